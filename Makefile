@@ -32,7 +32,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 stays.
+demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 keeps it running.
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
 test: dev ext  ## Set everything up and run the tests but the slow ones; T=tests/server/codec runs one folder.

@@ -3,7 +3,7 @@
     python examples/demo.py [CLOUD] [--stay]
 
 CLOUD is any file that docs/files.md lists. Without one, a LiDAR scan is ray-cast. Everything is
-written to the folder demo/. With --stay the server stays until Ctrl-C, for a look at its page.
+written to the folder demo/. With --stay the server and its page stay until Ctrl-C.
 """
 
 import argparse
@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
@@ -25,7 +23,7 @@ from farpoint.testing import LocalServer, serve
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
-# A cloud that a small CPU needs minutes for is still a fair thing to try.
+# A large cloud can take minutes on a small CPU.
 TIMEOUT_S = 600
 
 
@@ -33,16 +31,16 @@ class DemoError(Exception):
     """The demo cannot go on."""
 
 
-def main(path: Path | None, stay: bool, console: Console) -> None:
+def main(path: Path | None, stay: bool) -> None:
     OUTPUT.mkdir(exist_ok=True)
-    console.print("Starting farpoint-server …")
+    print("Starting farpoint-server …")
     with ThreadPoolExecutor(1) as meanwhile:
-        cloud = meanwhile.submit(lambda: read_cloud(path or _cast_scan(console)))
+        cloud = meanwhile.submit(lambda: read_cloud(path) if path else _cast_scan())
         with serve("--http-listen=127.0.0.1:0") as server:
-            _sample(server, cloud.result(), stay, console)
+            _sample(server, cloud.result(), stay)
 
 
-def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> None:
+def _sample(server: LocalServer, cloud: Cloud, stay: bool) -> None:
     finite = np.isfinite(cloud.points).all(axis=1)
     if not finite.any():
         raise DemoError("the cloud has no point with finite coordinates")
@@ -50,42 +48,40 @@ def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> 
     with farpoint.Client(server.address) as client:
         info = client.server_info()
         sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
-    console.print(_report(cloud, finite, sample, info))
-    console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+    _report(cloud, finite, sample, info)
+    print(*_write(cloud, finite, sample), sep="\n")
     if stay and server.page is not None:
-        console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
+        print(f"Open {server.page}; Ctrl-C stops the server.", flush=True)
         signal.pause()
     else:
-        console.print("make demo STAY=1 keeps the server, with a page for clouds of your own.")
+        print("make demo STAY=1 keeps the server running, with a page for your own clouds.")
 
 
-def _cast_scan(console: Console) -> Path:
-    from farpoint_training.scenes import (
-        lidar_scan,
-    )  # of a checkout; a cloud of one's own needs none
+def _cast_scan() -> Cloud:
+    from farpoint_training.scenes import lidar_scan  # only in a checkout
 
-    console.print("Ray-casting a LiDAR scan of a street …")
+    print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"
     lidar_scan().tofile(path)
-    return path
+    return replace(read_cloud(path), unit="metre")
 
 
 def _report(
     cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample, info: farpoint.ServerInfo
-) -> Table:
+) -> None:
     took = sample.timings
     skipped = len(cloud) - int(finite.sum())
-    table = Table(title="What came back", show_header=False, title_justify="left")
-    table.add_row("points in", f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped))
-    table.add_row("points out", f"{len(sample):,}")
-    unit = cloud.unit or "in the unit of the file, which names none"
-    table.add_row("covering radius", f"{sample.covering_radius:.4g}, {unit}")
-    table.add_row("time in queue", f"{took.queue_ms:.2f} ms")
-    table.add_row("time in compute", f"{took.compute_ms:.2f} ms")
-    table.add_row("time on the wire", f"{took.wire_ms:.2f} ms")
-    table.add_row("device", ", ".join(f"{d.name} ({d.description})" for d in info.devices))
-    table.add_row("server", f"farpoint-server {info.version}, torch {info.torch_version}")
-    return table
+    rows = {
+        "points in": f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped),
+        "points out": f"{len(sample):,}",
+        "covering radius": f"{sample.covering_radius:.4g} {cloud.unit or ''}",
+        "time in queue": f"{took.queue_ms:.2f} ms",
+        "time in compute": f"{took.compute_ms:.2f} ms",
+        "time on the wire": f"{took.wire_ms:.2f} ms",
+        "device": ", ".join(f"{d.name} ({d.description})" for d in info.devices),
+        "server": f"farpoint-server {info.version}, torch {info.torch_version}",
+    }
+    print(*(f"  {name:16}  {value}" for name, value in rows.items()), sep="\n")
 
 
 def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[str]:
@@ -104,18 +100,20 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
         unit=cloud.unit,
     )
     names = ", ".join(numeric) or "no attributes"
-    return [f"{ply}: the samples, with {names}", f"{png}: before and after"]
+    return [f"{ply}: the samples, with {names}", f"{png}: the cloud next to its sample"]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cloud", nargs="?", type=Path)
-    parser.add_argument("--stay", action="store_true", help="until Ctrl-C, with the page")
+    parser.add_argument(
+        "--stay", action="store_true", help="keep the server and its page until Ctrl-C"
+    )
     # As an exception, so that the server is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         given = parser.parse_args()
-        main(given.cloud, given.stay, Console(highlight=False))
+        main(given.cloud, given.stay)
     except (DemoError, farpoint.FarpointError, OSError) as error:
         sys.exit(f"The demo failed: {error}")
     except KeyboardInterrupt:

@@ -4,9 +4,7 @@ Prints the registers and spills of each kernel, as the Markdown table that the p
 holds, and fails when a farthest point sampling kernel spills or has anything in local memory.
 """
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +12,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from native.compilers import find_nvcc
 
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = ROOT / "csrc"
@@ -35,11 +35,6 @@ class Kernel:
     registers: int
     spilled_bytes: int
     stack_bytes: int
-
-
-def find_nvcc() -> str | None:
-    home = os.environ.get("CUDA_HOME")
-    return shutil.which("nvcc", path=f"{home}/bin" if home else None) or shutil.which("nvcc")
 
 
 def is_fresh(output: Path, source: Path) -> bool:
@@ -88,9 +83,9 @@ def target_of(source: Path, suffix: str) -> Path:
     return target
 
 
-def compile_kernels(nvcc: str, source: Path, arch: str) -> list[Kernel]:
+def compile_kernels(nvcc: Path, source: Path, arch: str) -> list[Kernel]:
     cubin = target_of(source, f"{arch}.cubin")
-    command = [nvcc, "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", str(cubin), str(source)]
+    command = [str(nvcc), "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", str(cubin), str(source)]
     log = run(command, source, cubin.with_suffix(".log"))
     return list(kernels_in(log, f"{object_of(source)}{source.suffix}", arch))
 

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 import farpoint_ops
 from benchmarks.common.point_sets import cube, lidar
-from benchmarks.common.report import RESULTS, describe
+from benchmarks.common.report import RESULTS, describe, shown
 from benchmarks.cuda import gather_scatter, peers
 from benchmarks.cuda.timing import Sampler, step_microseconds
 
@@ -34,40 +35,27 @@ MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
 METHODS = ("block", "grid", "tree", "partitioned")
 
 
-def forced(method: str) -> Sampler:
-    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method)
-
-
 def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
     return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
 
 
-def step_or_none(method: str, xyz: torch.Tensor, m: int) -> dict[str, Any] | None:
-    try:
-        step: dict[str, Any] = step_microseconds(forced(method), xyz, m)
-        return step
-    except ValueError:  # the kernel does not take clouds of this size
-        return None
-
-
-def step_of_peer(name: str, sampler: Sampler, xyz: torch.Tensor, m: int) -> dict[str, Any]:
-    """Empty where the peer refuses, as beyond the most blocks of a cooperative launch."""
+def step(name: str, sampler: Sampler, xyz: torch.Tensor, m: int, refusal: Any) -> dict[str, Any]:
+    """Empty where it refuses: a kernel this size, a peer more blocks than can be launched."""
     try:
         return {name: step_microseconds(sampler, xyz, m)}
-    except RuntimeError as error:
+    except refusal as error:
         print(f"{name}: left out, {error}")
         return {}
 
 
-def sampling(name: str, xyz: torch.Tensor, m: int, others: dict[str, Any]) -> dict[str, Any]:
+def sampling(name: str, xyz: torch.Tensor, m: int, others: dict[str, Sampler]) -> dict[str, Any]:
     results = {"farpoint": step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)}
     for peer, sampler in others.items():
-        results |= step_of_peer(peer, sampler, xyz, m)
+        results |= step(peer, sampler, xyz, m, RuntimeError)
     ours = results["farpoint"]["us_per_step"]
     ratios = {n: r["us_per_step"] / ours for n, r in results.items()}
     row = {"shape": name, "batch": xyz.size(0), "points": xyz.size(1), "samples": m}
-    print(json.dumps(row | {n: round(r["us_per_step"], 3) for n, r in results.items()}), flush=True)
-    return row | {"results": results, "ratios": ratios}
+    return shown(row | {"results": results, "ratios": ratios})
 
 
 def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) -> Rows:
@@ -97,10 +85,11 @@ def methods(until: float) -> Rows:
     """Every kernel of ours, to set fps/dispatch.cu by."""
 
     def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
-        steps = {method: step_or_none(method, xyz, m) for method in METHODS}
-        row = {"shape": name, "points": xyz.size(1), "samples": m, "methods": steps}
-        print(json.dumps(row), flush=True)
-        return row
+        found: dict[str, Any] = {}
+        for method in METHODS:
+            forced = partial(torch.ops.farpoint._cuda_fps, method=method)
+            found |= step(method, forced, xyz, m, ValueError)
+        return shown({"shape": name, "points": xyz.size(1), "samples": m, "methods": found})
 
     return each_size(measure, until)
 

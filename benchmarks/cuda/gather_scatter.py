@@ -3,7 +3,6 @@
 Rates count the bytes of the input read once and of the output written once.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 import farpoint_ops
+from benchmarks.common.report import shown
 from benchmarks.cuda.timing import Call, timed
 
 OPS = torch.ops.farpoint
@@ -35,11 +35,6 @@ def rate(call: Call, moved_bytes: int, copy: float) -> dict[str, float]:
         "gb_per_s": moved_bytes / took / 1e9,
         "of_copy": moved_bytes / took / copy,
     }
-
-
-def shown(row: dict[str, Any]) -> dict[str, Any]:
-    print(json.dumps(row), flush=True)
-    return row
 
 
 def random_indices(batch: int, points: int, samples: int) -> Tensor:

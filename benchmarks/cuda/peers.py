@@ -1,11 +1,11 @@
 """CUDA farthest point sampling of other packages, where they are installed."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import torch
 
+from benchmarks.common.report import missing, module
 from benchmarks.cuda.timing import Sampler
 
 Samplers = dict[str, Sampler]
@@ -49,17 +49,12 @@ MAKERS: dict[str, Callable[[Any], Samplers]] = {
 }
 
 
-def _loaded(name: str) -> Samplers:
-    try:
-        return MAKERS[name](import_module(name))
-    except Exception as error:  # whatever a package raises that was built for another torch
-        print(f"{name}: left out, {error}")
-        return {}
-
-
 def samplers() -> Samplers:
     """The peers at hand; one that does not load is reported and left out."""
     found: Samplers = {}
-    for name in MAKERS:
-        found |= _loaded(name)
+    for name, make in MAKERS.items():
+        if package := module(name):
+            found |= make(package)
+    for name, why in missing(MAKERS).items():
+        print(f"{name}: left out, {why}")
     return found

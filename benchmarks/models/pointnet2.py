@@ -1,7 +1,6 @@
 """PointNet++ (Qi, Yi, Su and Guibas, NeurIPS 2017): SSG classification.
 
-Sizes, radii and widths are those of the paper's appendix B.1. With `lengths`, rows behind them are
-padding: the samples and neighborhoods of a cloud are those that it has alone.
+Sizes, radii and widths are those of the paper's appendix B.1.
 """
 
 from collections.abc import Sequence
@@ -10,14 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from farpoint_ops import (
-    ball_query,
-    furthest_point_sample,
-    gather_points,
-    group_points,
-)
-
-SAMPLES = (512, 128)
+from farpoint_ops import ball_query, furthest_point_sample, gather_points, group_points
 
 
 def shared_mlp(channels: Sequence[int], dimensions: int = 2) -> nn.Sequential:
@@ -43,13 +35,11 @@ class SetAbstraction(nn.Module):
         self.samples, self.radius, self.k = samples, radius, k
         self.mlp = shared_mlp([3 + widths[0], *widths[1:]])
 
-    def forward(
-        self, xyz: Tensor, features: Tensor | None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, xyz: Tensor, features: Tensor | None) -> tuple[Tensor, Tensor]:
         """(B, N, 3), (B, C, N) -> the samples (B, M, 3) and their features (B, C', M)."""
-        rows = furthest_point_sample(xyz.detach(), self.samples, lengths=lengths)
+        rows = furthest_point_sample(xyz.detach(), self.samples)
         centers = gather_points(xyz.mT, rows).mT
-        near, _ = ball_query(xyz, centers, self.radius, self.k, lengths=lengths)
+        near, _ = ball_query(xyz, centers, self.radius, self.k)
         grouped = group_points(xyz.mT, near) - centers.mT[..., None]
         if features is not None:
             grouped = torch.cat([grouped, group_points(features, near)], 1)
@@ -57,35 +47,19 @@ class SetAbstraction(nn.Module):
 
 
 class PointNet2Classifier(nn.Module):
-    """PointNet++ with single-scale grouping (SSG).
+    """PointNet++ with single-scale grouping (SSG)."""
 
-    Args:
-        classes: Of the answer.
-        width: What the paper's widths are multiplied by.
-        samples: Points that the two levels keep.
-    """
-
-    def __init__(
-        self, classes: int = 40, width: float = 1.0, samples: Sequence[int] = SAMPLES
-    ) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
+        self.near = SetAbstraction(512, 0.2, 32, (0, 64, 64, 128))
+        self.far = SetAbstraction(128, 0.4, 64, (128, 128, 128, 256))
+        self.all = shared_mlp((3 + 256, 256, 512, 1024), 1)
+        head = (*_dense(1024, 512), *_dense(512, 256), nn.Linear(256, classes))
+        self.head = nn.Sequential(*head)
 
-        def w(*widths: int) -> list[int]:
-            return [int(width * size) for size in widths]
-
-        self.near = SetAbstraction(samples[0], 0.2, 32, w(0, 64, 64, 128))
-        self.far = SetAbstraction(samples[1], 0.4, 64, w(128, 128, 128, 256))
-        self.all = shared_mlp([3 + w(256)[0], *w(256, 512, 1024)], 1)
-        hidden = w(1024, 512, 256)
-        self.head = nn.Sequential(
-            *_dense(hidden[0], hidden[1]),
-            *_dense(hidden[1], hidden[2]),
-            nn.Linear(hidden[2], classes),
-        )
-
-    def forward(self, points: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """(B, N, 3) with N of samples[0] or more, lengths (B,) -> logits (B, classes)."""
-        samples, features = self.near(points, None, lengths)
+    def forward(self, points: Tensor) -> Tensor:
+        """(B, N, 3) with N of 512 or more -> logits (B, classes)."""
+        samples, features = self.near(points, None)
         samples, features = self.far(samples, features)
         logits: Tensor = self.head(self.all(torch.cat([samples.mT, features], 1)).amax(2))
         return logits

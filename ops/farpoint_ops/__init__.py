@@ -28,7 +28,7 @@ from farpoint_ops.neighbors import (  # noqa: E402
 )
 from farpoint_ops.voxel_grid import voxel_grid_mean, voxel_grid_sample  # noqa: E402
 
-# Their names before, as in pointnet2.
+# Aliases, as in pointnet2.
 furthest_point_sample = farthest_point_sample
 furthest_point_sample_ragged = farthest_point_sample_ragged
 furthest_point_sample_with_distances = farthest_point_sample_with_distances
@@ -56,10 +56,10 @@ __all__ = [
 
 __version__: str
 
-if not TYPE_CHECKING:  # a checker would take every name for one that is there
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> str:
-        """The version, looked up when it is asked for: an import need not wait for it."""
+        """The version, read on demand to keep the import fast."""
         if name != "__version__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib.metadata import version

@@ -48,7 +48,7 @@ def to_list(name: str, values: int | Integers) -> list[int]:
 def check_count(name: str, values: Sequence[float], clouds: int) -> None:
     """One value for each cloud."""
     if len(values) != clouds:
-        raise ValueError(f"{name}: expected {clouds} values, one a cloud, got {len(values)}")
+        raise ValueError(f"{name}: expected {clouds} values, one per cloud, got {len(values)}")
 
 
 def check_start(start: Sequence[int], sizes: Sequence[int]) -> None:

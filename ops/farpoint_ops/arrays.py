@@ -1,4 +1,4 @@
-"""Farthest point sampling of one numpy array, with the indices that a server gives."""
+"""Farthest point sampling of a numpy array, with the same indices as the server."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -10,14 +10,14 @@ from farpoint_ops.fps import farthest_point_sample
 
 
 class ArraySample(NamedTuple):
-    """The picks of one cloud."""
+    """The sample of one cloud."""
 
     rows: NDArray[np.int64]
     """Shape (m,)."""
     distances: NDArray[np.float32]
-    """Shape (m,): the covering radius after each pick."""
+    """Shape (m,): the covering radius after each sample."""
     origin: NDArray[np.float64] | None
-    """Shape (3,): what was subtracted before coordinates became float32; None if nothing was."""
+    """Shape (3,): subtracted before the narrowing to float32; None if nothing was subtracted."""
 
 
 def sample_array(
@@ -29,19 +29,19 @@ def sample_array(
     radius: float | None = None,
     device: str | torch.device = "cpu",
 ) -> ArraySample:
-    """Pick points of a cloud, each the farthest from those before it.
+    """Samples points of a cloud by farthest point sampling.
 
     Coordinates become float32 as in Farpoint's server: float16, float32 and integers of up to
-    16 bits as they are, float64 and wider integers after the first finite point was subtracted
-    in float64, so that map coordinates stay exact.
+    16 bits directly, float64 and wider integers after the first finite point is subtracted in
+    float64, so that map coordinates stay exact.
 
     Args:
         points: Coordinates (N, 3).
-        num_samples: Points to pick (m); with `radius` the most.
-        start: Row of the first pick; the first finite one stands in for one that is not.
-        nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never picks one.
-        radius: Where picking ends, at the first covering radius that is at most this.
-        device: Where the cloud is sampled.
+        num_samples: Number of samples (m); with `radius` the maximum.
+        start: Row of the first sample; if it is not finite, the first finite row is used.
+        nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never samples one.
+        radius: Ends sampling at the first covering radius that is at most this.
+        device: Device that samples.
 
     Raises:
         ValueError: `points` is not (N, 3), m is not in 1..N (with "ignore": of the finite rows),
@@ -70,7 +70,7 @@ def sample_array(
 
 
 def _narrow(points: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
-    """A copy in float32, in C order and writable, as torch wants its memory; and its origin."""
+    """A writable float32 copy in C order, and the origin that was subtracted."""
     kind, size = points.dtype.kind, points.dtype.itemsize
     if (kind == "f" and size <= 4) or (kind in "iu" and size <= 2):
         return np.array(points, np.float32, order="C"), None
@@ -79,6 +79,6 @@ def _narrow(points: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float
     wide = points.astype(np.float64)
     finite = np.isfinite(wide).all(axis=1)
     origin = wide[finite.argmax()] if finite.any() else np.zeros(3)
-    # A coordinate beyond float32 becomes infinite here and is then treated as such.
+    # A coordinate beyond float32 becomes infinite and is treated as such.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(wide - origin, "f4"), origin

@@ -10,9 +10,9 @@ device:
 * the next sample is the point farthest from all samples so far, the lowest index on a tie;
 * no index is sampled twice, even where points coincide;
 * a point with a NaN or an infinity is sampled only when no finite one is left, lowest index first,
-  and moves no distance;
-* every prefix of a sample is a sample, and with a radius the answer is the shortest prefix that
-  covers the cloud to it.
+  and changes no distance;
+* every prefix of a sample is a sample, and with a radius the result is the shortest prefix whose
+  covering radius is at most that.
 """
 
 from itertools import accumulate
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     class RaggedOptions(TypedDict, total=False):
-        """Keywords that do not change what is returned."""
+        """Keyword arguments that do not change the type of the result."""
 
         start: Start
         generator: torch.Generator | None
         nonfinite: Nonfinite
 
     class Options(RaggedOptions, total=False):
-        """Likewise, of clouds of equal size."""
+        """The same for clouds of equal size."""
 
         lengths: Integers | None
 
@@ -100,51 +100,52 @@ def farthest_point_sample(
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Pick points of every cloud, each the farthest from those before it.
+    """Samples points of each cloud; each sample is the point farthest from those before it.
 
     Args:
-        xyz: Coordinates (B, N, D), D from 1 to 64; float32, float16, bfloat16 or float64. Any
-            space will do: positions on a map, or features.
-        num_samples: Points to sample from each cloud (m); with `radius` the most, all when None.
-        start: Row of the first sample, one for all clouds or one for each, or "random": any row
-            of each cloud, all equally likely. Where that row is not finite, the first finite row
-            of the cloud stands in.
-        generator: Of the random starts; torch's default one for the CPU when None. The same seed
-            gives the same rows for clouds on any device.
-        lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
-            the N rows when None.
-        radius: Where sampling ends, in the unit of `xyz`, one for all clouds or one for each: at
-            the first covering radius that is at most this, rounded to the type of the distances.
-        max_samples: With `radius` and without `num_samples`, the most points of each cloud, for an
-            answer whose size depends on no data, as torch.vmap and torch.export need it.
-        nonfinite: What is done about points with a NaN or an infinity. "last" samples them when
-            no finite one is left, "reject" is an error where there is one, and "ignore" never
-            samples one. The last two wait for the device.
-        return_distances: Also return the covering radius after each sample.
+        xyz: Coordinates (B, N, D), D from 1 to 64, for example positions or features; float32,
+            float16, bfloat16 or float64.
+        num_samples: Number of samples of each cloud (m); with `radius` the maximum, None for N.
+        start: Row of the first sample, one for all clouds or one for each, or "random" for a
+            uniformly random row of each cloud. If that row is not finite, the first finite row
+            of the cloud is used.
+        generator: Generator of the random starts; by default torch's for the CPU. A seed gives
+            the same rows on any device.
+        lengths: Points of each cloud (B,); rows after them are padding and not read. By default
+            N.
+        radius: Ends sampling at the first covering radius that is at most this, rounded to the
+            type of the distances; in the unit of `xyz`, one for all clouds or one for each.
+        max_samples: With `radius` and without `num_samples`, the maximum number of samples of
+            each cloud; the size of the result then does not depend on data, as torch.vmap and
+            torch.export require.
+        nonfinite: Treatment of points with a NaN or an infinity: "last" samples them when no
+            finite one is left, "reject" raises an error, "ignore" never samples them. The last
+            two synchronize with the device.
+        return_distances: Whether to return the covering radius after each sample too.
 
     Returns:
         Indices, int32 (B, m). With `return_distances` also distances (B, m), in the unit of
-        `xyz`, float64 for float64 coordinates and float32 for others: the largest distance from a
-        finite point of the cloud to the nearest of the samples so far; the last is the covering
-        radius of the whole sample. With `radius` both are flat, cloud after cloud, and int64
-        offsets (B + 1,) come last: those of cloud b are the places from offsets[b] to
-        offsets[b + 1]. With `max_samples` they are (B, max_samples), -1 and distance 0 behind the
-        last sample, and the numbers of samples, int64 (B,), come last. Nothing carries a gradient.
+        `xyz`, float64 for float64 coordinates, else float32: the largest distance from a finite
+        point of the cloud to the nearest of the samples so far; the last is the covering radius
+        of the whole sample. With `radius` both are flat, cloud after cloud, followed by int64
+        offsets (B + 1,): cloud b has entries offsets[b] to offsets[b + 1]. With `max_samples`
+        both are (B, max_samples), padded with -1 and distance 0, followed by the number of
+        samples, int64 (B,). No result has a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
         ValueError: `xyz` is not (B, N, D) with N > 0 and D in 1..64, m is not in 1..N, a length
             not in m..N, a radius negative, a point not finite with "reject", or fewer than m
-            with "ignore".
+            points finite with "ignore".
         IndexError: A start is not a row of its cloud.
-        RuntimeError: `radius` without `max_samples` under torch.vmap, which cannot return answers
+        RuntimeError: `radius` without `max_samples` under torch.vmap, which cannot return results
             of different lengths.
-        KeyboardInterrupt: Ctrl-C, or what else a signal handler raises, during a long call on the
-            CPU from the main thread; within 100 ms.
+        KeyboardInterrupt: Ctrl-C, or another exception of a signal handler, during a long call on
+            the CPU from the main thread; within 100 ms.
 
-    Lengths, starts and radii that already live on a GPU are not checked on the host, which would
-    wait for it: a bad length or start there stops the kernel with a device assertion, as torch's
-    own gather does. On a GPU all m points are sampled and the answer is cut at the radius.
+    Lengths, starts and radii on a GPU are not checked on the host, which would synchronize: an
+    invalid length or start there is a device assertion, as for torch's gather. On a GPU all m
+    points are sampled and the result is cut at the radius.
     """
     check_tensor("xyz", xyz)
     if num_samples is None and max_samples is None and radius is not None and lengths is not None:
@@ -180,7 +181,7 @@ def farthest_point_sample(
 def _require_finite_samples(
     xyz: Tensor, sizes: Tensor | None, indices: Tensor, wanted: int
 ) -> None:
-    """A cloud with fewer finite points than `wanted` is a ValueError."""
+    """Raises ValueError for a cloud with fewer finite points than `wanted`."""
     last = indices[:, wanted - 1].long()
     picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
     require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, wanted))
@@ -189,7 +190,7 @@ def _require_finite_samples(
 def _most_samples(
     xyz: Tensor, num_samples: int | None, max_samples: int | None, *, has_radius: bool
 ) -> int:
-    """The points that a cloud is sampled to at most."""
+    """The maximum number of samples of a cloud."""
     if max_samples is not None:
         if not has_radius or num_samples is not None:
             raise TypeError("max_samples: expected a radius with it, and no num_samples")
@@ -210,7 +211,7 @@ def _sample_to_radius(
     nonfinite: Nonfinite,
     return_distances: bool,
 ) -> tuple[Tensor, ...]:
-    """As many samples of each cloud as the radius takes, of clouds that differ in length."""
+    """Samples clouds of different lengths up to a radius."""
     dense_shape(xyz, "xyz")
     sizes = check_lengths("lengths", lengths, xyz, low=1)
     assert sizes is not None
@@ -276,25 +277,25 @@ def farthest_point_sample_ragged(
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Pick points of every cloud of a flat batch, as `farthest_point_sample` does for each.
+    """Samples points of each cloud of a flat batch, like `farthest_point_sample`.
 
     Args:
-        xyz: Coordinates (N, D) of all clouds, one behind the other, D from 1 to 64; float32,
-            float16, bfloat16 or float64.
+        xyz: Coordinates (N, D) of all clouds, concatenated, D from 1 to 64; float32, float16,
+            bfloat16 or float64.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        num_samples: Points to sample, one number for all clouds or one for each; with `radius` the
-            most.
-        start: Row of the first sample, counted from the first row of its own cloud; one for all
+        num_samples: Number of samples, one for all clouds or one for each; with `radius` the
+            maximum.
+        start: Row of the first sample, counted from the first row of its cloud; one for all
             clouds, one for each, or "random".
-        generator: Of the random starts, as for `farthest_point_sample`.
-        radius: Where sampling ends, one for all clouds or one for each, likewise.
-        nonfinite: "last", "reject" or "ignore", likewise.
-        return_distances: Also return the covering radius after each sample.
+        generator: As for `farthest_point_sample`.
+        radius: As for `farthest_point_sample`.
+        nonfinite: As for `farthest_point_sample`.
+        return_distances: Whether to return the covering radius after each sample too.
 
     Returns:
         Rows of `xyz`, int32 (sum of num_samples,), cloud after cloud; with `return_distances` also
-        distances of the same shape, and with `radius` also the offsets of the answer, int64
-        (B + 1,), as for `farthest_point_sample`. Nothing carries a gradient.
+        distances of the same shape, and with `radius` also offsets of the result, int64
+        (B + 1,), as for `farthest_point_sample`. No result has a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
@@ -302,11 +303,11 @@ def farthest_point_sample_ragged(
             is not in 1..its points, or as for `farthest_point_sample`.
         IndexError: A start is not a row of its cloud.
 
-    `offsets`, `num_samples` and `start` decide the launch, so they are read on the host: tensors
-    on a GPU work, and make the call wait for them. In a compiled graph tensors are not read: the
-    op checks them on the CPU, and on a GPU a bad one stops the kernel with a device assertion. The
-    size of the answer is then the sum of `num_samples`, which compiles as a number or a list, and
-    as a tensor where `torch._dynamo.config.capture_scalar_outputs` is on.
+    `offsets`, `num_samples` and `start` are read on the host: tensors on a GPU synchronize. In a
+    compiled graph tensors are not read: the op checks them on the CPU, and on a GPU an invalid
+    one is a device assertion. The size of the result is then the sum of `num_samples`, which
+    compiles as a number or a list, and as a tensor if `torch._dynamo.config.capture_scalar_outputs`
+    is set.
     """
     batch = ragged_batch(xyz, offsets, num_samples, start, generator)
     check_nonfinite(nonfinite)
@@ -343,27 +344,26 @@ def farthest_point_sample_with_distances(
     lengths: Integers | None = None,
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Pick points of every cloud, each the farthest from those before it by given distances.
+    """Samples points of each cloud by a matrix of distances.
 
-    For spaces that coordinates cannot give, or of more than 64 dimensions: Yang, Sun, Liu and
-    Jia, "3DSSD", CVPR 2020, add distances of positions to those of features. Squared distances
-    sample the same points.
+    For distances that are not Euclidean, or of more than 64 dimensions: Yang, Sun, Liu and Jia,
+    "3DSSD", CVPR 2020, add distances of positions to those of features. Squared distances sample
+    the same points.
 
     Args:
-        distances: Of every pair of points (B, N, N), from the sample, a row, to the point, a
-            column; not negative; float32, float16, bfloat16 or float64. NaN is no distance, and
-            the diagonal is not read: the next sample is the point whose lowest distance from the
-            samples so far is the largest, the lowest index on a tie, and no index comes twice.
-        num_samples: Points to sample from each cloud (m).
+        distances: Distance of each pair of points (B, N, N), from a sample (row) to a point
+            (column); not negative; float32, float16, bfloat16 or float64. NaN and the diagonal
+            are ignored. The next sample is the point whose smallest distance from the samples so
+            far is the largest, the lowest index on a tie; indices are distinct.
+        num_samples: Number of samples of each cloud (m).
         start: Row of the first sample, as for `farthest_point_sample`.
-        generator: Of the random starts, likewise.
-        lengths: Points of each cloud (B,); rows and columns behind them are never read.
-        return_distances: Also return the largest distance left after each sample.
+        generator: As for `farthest_point_sample`.
+        lengths: Points of each cloud (B,); rows and columns after them are not read.
+        return_distances: Whether to return the largest remaining distance after each sample too.
 
     Returns:
-        Indices, int32 (B, m). With `return_distances` also (B, m), float64 for float64 and
-        float32 for others: the largest of the lowest distances, as it was given. Nothing carries
-        a gradient.
+        Indices, int32 (B, m). With `return_distances` also (B, m), float64 for float64, else
+        float32: the largest of the smallest distances. No result has a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.

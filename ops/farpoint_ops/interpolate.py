@@ -7,12 +7,12 @@ from farpoint_ops._arguments import check_tensor
 
 
 def interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
-    """Weighted sums of columns of `features`.
+    """Computes weighted sums of columns of `features`.
 
     ``out[b, c, n]`` is the sum over k of ``weight[b, n, k] * features[b, c, idx[b, n, k]]``.
 
-    With the three nearest of M samples and normalized inverse distances as weights it is the
-    feature propagation of Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017.
+    With the three nearest samples and normalized inverse distances as weights this is the feature
+    propagation of Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017.
 
     Args:
         features: (B, C, M), floating point.
@@ -21,14 +21,13 @@ def interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
 
     Returns:
         (B, C, N) in the dtype of `features`; float16 and bfloat16 are summed in float32. It has
-        gradients with respect to `features` and `weight`, any number of times, and never needs
-        memory for (B, C, N, K).
+        derivatives of any order with respect to `features` and `weight`, and allocates no
+        (B, C, N, K).
 
     Raises:
         TypeError: `features` is not floating point, or `idx` not int32 or int64.
-        ValueError: Shapes or devices do not fit.
-        IndexError: An index is outside 0..M-1 (on a GPU, which is not waited for, a device
-            assertion).
+        ValueError: Shapes or devices do not match.
+        IndexError: An index is outside 0..M-1 (on a GPU a device assertion).
     """
     check_tensor("features", features)
     check_tensor("idx", idx)

@@ -1,7 +1,4 @@
-"""Other ways to choose points than the farthest: random rows and Poisson disk.
-
-Each is exact in a contract of its own, and the same, bit for bit, on every device.
-"""
+"""Random rows and Poisson disk samples, equal bit for bit on every device."""
 
 from itertools import pairwise
 
@@ -20,18 +17,17 @@ def random_sample(
     seed: int | Integers = 0,
     lengths: Integers | None = None,
 ) -> Tensor:
-    """Rows of each cloud at random, without replacement, decided by a seed alone.
+    """Samples random rows of each cloud without replacement; only the seed determines them.
 
-    Row i has the number that SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) gives at place i of
-    the stream of the seed, and rows come in ascending order of their numbers, the lower row on a
-    tie. So no row comes twice, every sample is a prefix of a larger one with its seed, and a
-    cloud gets the same rows wherever it stands in a batch and whatever its device. A point with
-    a NaN or an infinity is chosen only when no finite one is left, by the same order.
+    Row i has number i of the seed's SplitMix64 stream (Steele, Lea and Flood, OOPSLA 2014). Rows
+    are ordered by their numbers, the lower row on a tie. So rows are distinct, every sample is a
+    prefix of a larger one with the same seed, and a cloud gets the same rows in any batch and on
+    any device. A point with a NaN or an infinity is sampled only when no finite one is left.
 
     Args:
         xyz: Points (B, N, D); floating point.
-        num_samples: Rows of each cloud (m).
-        seed: One integer for all clouds or one for each; of 64 bits.
+        num_samples: Number of samples of each cloud (m).
+        seed: 64-bit integer, one for all clouds or one for each.
         lengths: Points of each cloud (B,), as for `farthest_point_sample`.
 
     Returns:
@@ -64,13 +60,13 @@ def random_sample_ragged(
     *,
     seed: int | Integers = 0,
 ) -> Tensor:
-    """Rows of every cloud of a flat batch at random, as `random_sample` gives them for each.
+    """Samples random rows of each cloud of a flat batch, like `random_sample`.
 
     Args:
-        xyz: Points (N, D) of all clouds, one behind the other; floating point.
+        xyz: Points (N, D) of all clouds, concatenated; floating point.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        num_samples: Rows of each cloud; one number for all clouds or one for each.
-        seed: One integer for all clouds or one for each; of 64 bits.
+        num_samples: Number of samples, one for all clouds or one for each.
+        seed: 64-bit integer, one for all clouds or one for each.
 
     Returns:
         Rows of `xyz`, int32 (sum of num_samples,), cloud after cloud.
@@ -91,22 +87,22 @@ def random_sample_ragged(
 
 
 def _order(numbers: Tensor, groups: Tensor) -> Tensor:
-    """Rows by group, then by number as of 64 bits without a sign, then by row."""
+    """Rows sorted by group, then by number as unsigned 64 bits, then by row."""
     ascending = (numbers ^ torch.iinfo(torch.int64).min).sort(stable=True).indices
     return ascending[groups[ascending].sort(stable=True).indices]
 
 
 def _seeds(seed: int | Integers, batch: int, device: torch.device) -> Tensor:
-    """Int64 (B,), of which the bits count."""
+    """The bits of the seeds as int64 (B,)."""
     values = [integer("seed", seed)] * batch if isinstance(seed, int) else to_list("seed", seed)
     if len(values) != batch:
-        raise ValueError(f"seed: expected {batch} values, one a cloud, got {len(values)}")
+        raise ValueError(f"seed: expected {batch} values, one per cloud, got {len(values)}")
     signed = [(v + 2**63) % 2**64 - 2**63 for v in values]
     return torch.tensor(signed, dtype=torch.int64, device=device)
 
 
 def _split_mix(seeds: Tensor, places: Tensor) -> Tensor:
-    """The numbers at these places of the streams of seeds; int64 arithmetic is modulo 2^64."""
+    """The numbers at these places of the seeds' streams; int64 arithmetic is modulo 2^64."""
 
     def xor_shifted(v: Tensor, by: int) -> Tensor:
         return v ^ ((v >> by) & ((1 << (64 - by)) - 1))
@@ -129,24 +125,25 @@ def poisson_disk_sample(
     start: Start = 0,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Points farther than `radius` from one another, as many as there is room for.
+    """Samples points that are more than `radius` apart, as many as fit.
 
-    They are the beginning of a farthest point sample: each is the farthest from those before, and
-    none is left that is farther than the radius from all of them. So the answer for a larger
-    radius is a prefix of that for a smaller one, ties go to the lowest index, and no index comes
-    twice. Points with a NaN or an infinity are never chosen while a finite one is there.
+    They are a prefix of a farthest point sample, up to the first covering radius that is at most
+    `radius`. So the result for a larger radius is a prefix of that for a smaller one, ties go to
+    the lowest index, and indices are distinct. Points with a NaN or an infinity are sampled only
+    in a cloud without finite ones.
 
     Args:
         xyz: Coordinates (B, N, D), or flat (N, D) with `offsets`; as for `farthest_point_sample`,
-            likewise `start` and `generator`.
-        radius: One for all clouds or one for each; not negative.
+            like `start` and `generator`.
+        radius: Minimum distance, one for all clouds or one for each; not negative.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        max_samples: The most points of each cloud (B, N, D), for an answer of this size.
+        max_samples: Maximum number of samples of each cloud (B, N, D); fixes the size of the
+            result.
 
     Returns:
-        Indices, int32, cloud after cloud, of the cloud or with `offsets` of `xyz`; and their
-        offsets, int64 (B + 1,). With `max_samples` indices (B, max_samples), -1 behind the last,
-        and how many there are, int64 (B,); this form works under torch.vmap and torch.export.
+        Indices, int32, cloud after cloud, of rows of the cloud, or of `xyz` with `offsets`; and
+        their offsets, int64 (B + 1,). With `max_samples` indices (B, max_samples), padded with
+        -1, and their number, int64 (B,); this form works under torch.vmap and torch.export.
 
     Raises:
         TypeError, ValueError, IndexError, RuntimeError: As `farthest_point_sample`.

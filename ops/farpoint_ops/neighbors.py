@@ -1,9 +1,9 @@
-"""Exact k nearest neighbors, ball query and nearest sample.
+"""Exact k nearest neighbors, ball query and nearest sample, equal on every device.
 
-One contract on every device. A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
+A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
 differences, in float64 for float64 coordinates and in float32 for all others (float16 and bfloat16
-are widened first), and the lowest row wins a tie. A point with a NaN or an infinity is infinitely
-far from everything and comes behind every finite one.
+are widened first), and the lowest row wins a tie. A point with a NaN or an infinity is at infinite
+distance from every point and comes after all finite ones.
 """
 
 import torch
@@ -15,25 +15,25 @@ from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integ
 def knn(
     xyz: Tensor, queries: Tensor, k: int, *, lengths: Integers | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The k points of each cloud nearest to each query, nearest first.
+    """Finds the k nearest points of each query, nearest first.
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64.
         queries: Coordinates (B, M, 3) in the dtype of `xyz`.
-        k: Neighbors of each query; may exceed the points of a cloud.
-        lengths: Points of each cloud (B,), at least 1; rows behind them are padding and never
-            read. All of the N rows when None.
+        k: Number of neighbors of each query; may exceed the points of a cloud.
+        lengths: Points of each cloud (B,), at least 1; rows after them are padding and not read.
+            By default N.
 
     Returns:
         Rows of `xyz`, int32 (B, M, k), and squared distances (B, M, k): float32, or float64 for
-        float64 coordinates, which are compared one by one. In places beyond the points of the
-        cloud the nearest row stands again, at an infinite distance: no neighbor is new there, a
-        maximum over a group stays as it is, and an inverse distance is zero. The distances have
-        a gradient with respect to both inputs; where one is infinite it is zero.
+        float64 coordinates, which are searched by brute force. If a cloud has fewer than k points,
+        the rest repeats the nearest row at infinite distance, so that a maximum over the group is
+        unchanged and an inverse distance is zero. The distances have a gradient with respect to
+        both inputs; it is zero for infinite distances.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
-        ValueError: Shapes or devices do not fit, k is not positive, or a length is not in 1..N.
+        ValueError: Shapes or devices do not match, k is not positive, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
     check_tensor("queries", queries)
@@ -52,30 +52,30 @@ def ball_query(
     min_radius: float = 0.0,
     lengths: Integers | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Up to k points of each cloud nearer than `radius` to each center: those of the lowest rows.
+    """Finds up to k points within a radius of each center, in the order of the rows.
 
-    Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017; the padding is that of its code. With
-    `min_radius` it is the dilated query of Yang, Sun, Liu and Jia, "3DSSD", CVPR 2020.
+    Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017, padded like its code. With `min_radius` it
+    is the dilated query of Yang, Sun, Liu and Jia, "3DSSD", CVPR 2020.
 
     Args:
-        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, whose points are
-            compared one by one.
+        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, which is searched by
+            brute force.
         centers: Coordinates (B, M, 3) in the dtype of `xyz`.
-        radius: Of the ball, in the unit of `xyz`, rounded to the type of distances; a point at
-            that distance is outside.
-        k: Places for each center; may exceed N.
-        min_radius: Points nearer than this, rounded likewise, are left out, save those that
-            coincide with the center; a point at that distance is inside.
+        radius: Radius of the ball, in the unit of `xyz`, rounded to the type of the distances; a
+            point at exactly that distance is outside.
+        k: Maximum number of points of each center; may exceed N.
+        min_radius: Excludes nearer points, except those that coincide with the center; rounded
+            like `radius`. A point at exactly that distance is included.
         lengths: Points of each cloud (B,), at least 1, as for `knn`.
 
     Returns:
-        Rows of `xyz`, int32 (B, M, k), ascending, with the first repeated in the places left, or
-        row 0 in all of them where the ball is empty; and the number of rows found, int32 (B, M),
-        0..k. Neither carries a gradient.
+        Rows of `xyz`, int32 (B, M, k), ascending and padded with the first one, or with row 0 if
+        the ball is empty; and the number of rows found, int32 (B, M), 0..k. Neither has a
+        gradient.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
-        ValueError: Shapes or devices do not fit, `radius` or `k` is not positive, `min_radius` is
+        ValueError: Shapes or devices do not match, `radius` or `k` is not positive, `min_radius` is
             not in 0..radius, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
@@ -94,27 +94,25 @@ def nearest_sample(
     lengths: Integers | None = None,
     sample_lengths: Integers | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The sample nearest to each point: points that share one are its collapsed set.
+    """Finds the nearest sample of each point; the points of a sample are its collapsed set.
 
     He, Ren, Tang, Zhang, Xue and Fu, "Density-preserving Deep Point Cloud Compression", CVPR 2022.
 
     Args:
-        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, whose points are
-            compared one by one.
+        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, which is searched by
+            brute force.
         samples: Coordinates (B, M, 3) in the dtype of `xyz`.
-        lengths: Points of each cloud (B,), 0..N; rows behind them are padding and never read.
+        lengths: Points of each cloud (B,), 0..N; rows after them are padding and not read.
         sample_lengths: Samples of each cloud (B,), 0..M, likewise.
 
     Returns:
         Rows of `samples`, int32 (B, N), and squared distances (B, N), float64 for float64
-        coordinates and float32 for others: -1 and infinity for
-        padding and for points that no sample is a finite distance from, such as those that are
-        not finite themselves, or all of a cloud without samples. Neither carries a gradient;
-        ``knn(samples, xyz, 1)`` has one.
+        coordinates, else float32: -1 and infinity for padding and for points at no finite
+        distance from a sample. Neither has a gradient; ``knn(samples, xyz, 1)`` has one.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
-        ValueError: Shapes or devices do not fit, or a length is out of its range.
+        ValueError: Shapes or devices do not match, or a length is out of range.
     """
     check_tensor("xyz", xyz)
     check_tensor("samples", samples)
@@ -128,12 +126,12 @@ def nearest_sample(
 
 
 def count_points(assignment: Tensor, num_samples: int) -> Tensor:
-    """Number of points assigned to each sample: the sizes of the collapsed sets.
+    """Counts the points assigned to each sample.
 
     Args:
         assignment: Samples (B, N), int32 or int64, as `nearest_sample` returns them; -1 is not
             counted.
-        num_samples: Samples of each cloud (m).
+        num_samples: Number of samples of each cloud (m).
 
     Returns:
         int32 (B, m), without a gradient.
@@ -141,8 +139,7 @@ def count_points(assignment: Tensor, num_samples: int) -> Tensor:
     Raises:
         TypeError: `assignment` is not int32 or int64.
         ValueError: `assignment` is not (B, N), or m is negative.
-        IndexError: A sample is outside -1..m-1 (on a GPU, which is not waited for, a device
-            assertion).
+        IndexError: A sample is outside -1..m-1 (on a GPU a device assertion).
     """
     check_tensor("assignment", assignment)
     counts: Tensor = torch.ops.farpoint.count_points(

@@ -1,6 +1,6 @@
-"""One point of each voxel of a grid: its first, the one nearest to the mean, or the mean.
+"""Voxel grid sampling: the first point of each voxel, the nearest to the mean, or the mean.
 
-Exact in a contract of its own, and the same, bit for bit, on every device.
+Results are equal bit for bit on every device.
 """
 
 from math import prod
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from farpoint_ops._arguments import Integers, check_tensor, to_list
 
-# Places within a voxel that a mean is taken of: sums of 2^31 of them fit an int64.
+# Resolution of positions within a voxel: a sum of 2^31 of them fits an int64.
 _PLACES = 2**30
-# Up to so many cells one int64 is a key; a grid of more is rare.
+# Grids of at most this many cells have one int64 key per cell; larger ones are rare.
 _MOST_KEYS = 2**62
 
 
@@ -25,21 +25,20 @@ def voxel_grid_sample(
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
     select: Literal["first", "nearest_mean"] = "first",
 ) -> tuple[Tensor, Tensor]:
-    """One point of each voxel that has any: cubes of a grid through `origin`, cloud by cloud.
+    """Samples one point of each occupied voxel of each cloud.
 
-    A point (x, y, z) is in voxel floor((x - origin) / voxel_size), and so for y and z, computed
-    in float64. A point with a NaN or an infinity is in none. Rows ascend within each cloud, none
-    comes twice, and with "first" the answer for the first rows of a cloud is a prefix of the
-    answer for all of them.
+    A point is in voxel floor((point - origin) / voxel_size), computed in float64. A point with a
+    NaN or an infinity is in no voxel. Rows ascend within each cloud and are distinct. With
+    "first" the result for a prefix of a cloud is a prefix of the result for the cloud.
 
     Args:
-        xyz: Coordinates (N, 3) of all clouds, one behind the other; a floating point type.
-        voxel_size: Side of the voxels, in the unit of `xyz`.
-        offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1]. One cloud
-            of all rows when None.
+        xyz: Coordinates (N, 3) of all clouds, concatenated; floating point.
+        voxel_size: Edge length of a voxel, in the unit of `xyz`.
+        offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1]. By default
+            one cloud.
         origin: A corner of the grid.
         select: "first" is the lowest row of each voxel, "nearest_mean" the row nearest to the
-            mean that `voxel_grid_mean` gives, in float64, the lowest on a tie.
+            mean of `voxel_grid_mean`, in float64, the lowest on a tie.
 
     Returns:
         Rows of `xyz`, int32 (S,), and their offsets, int64 (B + 1,).
@@ -62,18 +61,18 @@ def voxel_grid_mean(
     offsets: Integers | None = None,
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> tuple[Tensor, Tensor]:
-    """The mean point of each voxel, in the order of the voxels' first rows.
+    """Computes the mean point of each voxel, in the order of the voxels' first rows.
 
     Args:
-        xyz: As for `voxel_grid_sample`, likewise `voxel_size`, `offsets` and `origin`.
+        xyz: As for `voxel_grid_sample`, like `voxel_size`, `offsets` and `origin`.
 
     Returns:
-        Points (S, 3) in the type of `xyz`, and their offsets, int64 (B + 1,). A mean is taken of
-        places within the voxel that are rounded down to a 2^30th of its side, so that the order
-        of the sum does not matter; then it is rounded to the type. No gradient.
+        Points (S, 3) in the type of `xyz`, and their offsets, int64 (B + 1,). Positions within a
+        voxel are rounded down to a 2^30th of its edge, so that the order of the sum does not
+        matter; the mean is rounded to the type. No gradient.
 
     Raises:
-        TypeError, ValueError: As `voxel_grid_sample`.
+        TypeError, ValueError: As for `voxel_grid_sample`.
     """
     grid = _Grid(xyz, voxel_size, offsets, origin)
     first = grid.first()
@@ -86,7 +85,7 @@ class _Grid:
     """The voxel of each finite point.
 
     Attributes:
-        rows: Rows (P,) of the finite points, ascending; the others are in no voxel.
+        rows: Rows (P,) of the finite points, ascending.
         corners: Voxel of each finite point (P, 3), float64.
         cells: Number of that voxel (P,), from 0 to S - 1.
     """
@@ -107,7 +106,7 @@ class _Grid:
             raise ValueError(f"voxel_size: expected a positive number, got {voxel_size}")
         self._bounds = _bounds(offsets, xyz)
         self.origin = torch.tensor(origin, dtype=torch.float64, device=xyz.device)
-        # A tensor, for torch divides by a number on a GPU as it multiplies by one over it.
+        # A tensor: on a GPU torch divides by a number by multiplying with its inverse.
         side = torch.full_like(self.origin, voxel_size)
         self.rows = xyz.isfinite().all(-1).nonzero()[:, 0]
         finite = xyz.detach() if len(self.rows) == len(xyz) else xyz.detach()[self.rows]
@@ -121,7 +120,7 @@ class _Grid:
         self._size = int(self.cells.max()) + 1 if len(self.cells) else 0
 
     def _numbered(self, clouds: Tensor) -> Tensor:
-        """Of equal cloud and voxel an equal number, from 0."""
+        """A number from 0 for each pair of cloud and voxel."""
         voxels = self.corners.long()
         if not len(voxels):
             return clouds
@@ -137,28 +136,28 @@ class _Grid:
         return numbers
 
     def _lowest(self, values: Tensor, most: float) -> Tensor:
-        """The lowest of the values (P,) of each voxel (S,)."""
+        """The lowest value of each voxel (S,), of values (P,)."""
         lowest = values.new_full((self._size,), most)
         return lowest.scatter_reduce(0, self.cells, values, "amin")
 
     def first(self) -> Tensor:
-        """Of each voxel its first point (S,), as a place in `rows`."""
+        """First point of each voxel (S,), as an index into `rows`."""
         places = torch.arange(len(self.rows), device=self.rows.device)
         return self._lowest(places, len(places))
 
     def _within(self) -> Tensor:
-        """Place of each point in its voxel (P, 3), in 2^30ths of its side."""
+        """Position of each point in its voxel (P, 3), in 2^30ths of its edge."""
         return ((self._scaled - self.corners) * _PLACES).long()
 
     def means(self) -> Tensor:
-        """Mean place within each voxel (S, 3), float64: integers are added, in whatever order."""
+        """Mean position within each voxel (S, 3), float64, from a sum of integers."""
         within = self._within()
         sums = within.new_zeros(self._size, 3).index_add(0, self.cells, within)
         counts = torch.bincount(self.cells, minlength=self._size)
         return sums.double() / counts[:, None]
 
     def nearest_to_means(self) -> Tensor:
-        """Of each voxel the point nearest to its mean (S,), as a place in `rows`."""
+        """Point nearest to the mean of each voxel (S,), as an index into `rows`."""
         dx, dy, dz = (self._within().double() - self.means()[self.cells]).unbind(-1)
         squared = dx * dx + dy * dy
         squared = squared + dz * dz
@@ -167,19 +166,19 @@ class _Grid:
         return self._lowest(places.where(nearest, len(places)), len(places))
 
     def in_order(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of these, ascending, as int32, and the offsets of the clouds."""
+        """The rows at these indices, ascending, as int32, and the offsets of the clouds."""
         ascending = self.rows[places].sort().values
         return ascending.int(), torch.searchsorted(ascending, self._bounds)
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Place of each value among the distinct ones, in ascending order."""
+    """Rank of each value among the distinct ones."""
     ranks: Tensor = values.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
     return ranks
 
 
 def _bounds(offsets: Integers | None, xyz: Tensor) -> Tensor:
-    """Int64 (B + 1,) on the device of `xyz`."""
+    """Offsets as int64 (B + 1,) on the device of `xyz`."""
     total = xyz.size(0)
     bounds = [0, total] if offsets is None else to_list("offsets", offsets)
     if len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != total or bounds != sorted(bounds):

@@ -75,7 +75,7 @@ def _supervise(settings: Settings) -> NoReturn:
 
 
 def _refuse(reason: str, to: TextIO | None) -> NoReturn:
-    """Ends the process that cannot start, with one line where its output is open."""
+    """Exits because the server cannot start, with one line if the output is open."""
     with contextlib.suppress(OSError):
         print(f"farpoint-server: {reason}", file=to, flush=True)
     # A normal exit aborts if the thread of an engine is within torch then.
@@ -83,7 +83,7 @@ def _refuse(reason: str, to: TextIO | None) -> NoReturn:
 
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:
-    """Options that are read only once: before torch is loaded, and before any thread is started."""
+    """Sets options that are read only once: before torch is loaded and before a thread starts."""
     malloc = host.detect()
     chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:

@@ -28,15 +28,15 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-# Milliseconds after which a refused caller may try again, by what it waits for. That of a full
-# server is the setting `overload_retry_ms`.
-RETRY_MS = {"memory": 1000, "trim": 1000, "processes": 1000}
+# Milliseconds after which a refused caller may try again. That of a full server is the setting
+# `overload_retry_ms`.
+RETRY_MS = 1000
 QUOTED_CHARACTERS = 64
 TEXT_CHARACTERS = 512
 
 
 def quoted(text: str) -> str:
-    """Text of a caller in an error: in quotes, and cut where it is long.
+    """Quotes a caller's text for an error, truncated.
 
     Longer texts would fill the log, and with trailers above 8 KiB gRPC replaces the status.
     """
@@ -46,7 +46,7 @@ def quoted(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """The text of another library or of a file, for that of an error: cut where it is long."""
+    """Truncates a text of another library or a file for an error."""
     return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}..."
 
 
@@ -59,7 +59,7 @@ class ServiceError(Exception):
 
 
 class InvalidRequestError(ServiceError):
-    """A field of the request is not what the contract says.
+    """A field of the request is invalid.
 
     Args:
         field: Path of the field in the request, for example ``attributes[0].values.shape``.
@@ -80,7 +80,7 @@ class InvalidRequestError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """The server holds as much work as it may; the request was not queued."""
+    """The server is full; the request was not queued."""
 
     def __init__(self, message: str, retry_ms: int) -> None:
         self.retry_ms = retry_ms
@@ -93,7 +93,7 @@ class OverloadedError(ServiceError):
 
 
 class TooManyCallsError(OverloadedError):
-    """The caller, or all callers together, have as many calls open as they may."""
+    """The caller, or all callers together, have too many open calls."""
 
 
 class DeadlinePassedError(ServiceError):
@@ -101,19 +101,19 @@ class DeadlinePassedError(ServiceError):
 
 
 class CallerShareError(OverloadedError):
-    """The caller holds as much of the server as it may while others hold or want some."""
+    """The caller has used its share of the server while others wait."""
 
 
 class DeadlineTooCloseError(DeadlinePassedError):
-    """The work is predicted to end long after the caller's deadline; it was not queued."""
+    """The work is predicted to finish long after the caller's deadline; it was not queued."""
 
 
 class DrainingError(ServiceError):
-    """The server is shutting down and takes no new requests."""
+    """The server is shutting down and accepts no new requests."""
 
 
 class EngineHungError(ServiceError):
-    """An engine is at a batch for longer than it may."""
+    """A batch of an engine has exceeded its time limit."""
 
 
 class DeviceFailedError(ServiceError):
@@ -121,15 +121,15 @@ class DeviceFailedError(ServiceError):
 
 
 class TooLargeError(ServiceError):
-    """The request needs more memory than the device can ever give."""
+    """The request needs more memory than the device has."""
 
 
 class UnauthenticatedError(ServiceError):
-    """The call shows no token, or one that the server does not know."""
+    """The call has no token or an unknown one."""
 
 
 class PermissionDeniedError(ServiceError):
-    """The token of the call lacks the scope of what it calls."""
+    """The token of the call lacks the required scope."""
 
 
 class NotFoundError(ServiceError):
@@ -137,7 +137,7 @@ class NotFoundError(ServiceError):
 
 
 class UnsupportedError(ServiceError):
-    """The server does not do what is asked, or not at this address or with these settings."""
+    """The server does not support the call, or not at this address or with these settings."""
 
 
 class StartError(Exception):
@@ -167,7 +167,7 @@ def code_of(error: Exception) -> grpc.StatusCode:
 
 
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:
-    """The status of an error for the caller; that of a bug only says where to look."""
+    """The status of an error for the caller; for a bug it only has the request id."""
     if not isinstance(error, ServiceError):
         message = f"internal error; the server logged it for request {request_id}"
         return status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)
@@ -178,7 +178,7 @@ def status_of(error: Exception, request_id: str) -> status_pb2.Status:
 
 
 def clear_tracebacks(error: BaseException | None) -> None:
-    """Drops the frames of an error that is dealt with, and the request that their variables hold.
+    """Clears the tracebacks of a handled error, whose frames hold the request.
 
     gRPC keeps what `abort` raises, and a future keeps the error that it was given: circles, which
     only the garbage collector undoes. It counts objects, not bytes, and does not run on a server

@@ -18,7 +18,7 @@ OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
 def _ignore_end(seconds: float, error: Exception | None, fields: Fields) -> None:
-    """There is no observer outside of an RPC."""
+    """The default observer, outside of an RPC."""
 
 
 class RequestContext:
@@ -44,7 +44,7 @@ way of each request; empty where there is no request."""
 
 
 def current() -> RequestContext:
-    """The current request; one without fields where there is none."""
+    """The current request; an empty one outside of a request."""
     request = variable.get()
     if request is None:
         request = RequestContext({})
@@ -58,7 +58,7 @@ def bind(**fields: Any) -> None:
 
 
 def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
-    """Begins the request of an RPC, with the fields that its interceptors have bound already."""
+    """Starts the request of an RPC with the fields that its interceptors have bound."""
     known = variable.get()
     if known is not None:
         fields = known.fields | fields
@@ -68,7 +68,7 @@ def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
 
 
 def fork(**fields: Any) -> None:
-    """Begins a request within an RPC: from now on the current task has fields of its own."""
+    """Starts a request within an RPC: the current task gets its own fields."""
     request = current()
     variable.set(RequestContext(request.fields | fields, request.on_end))
 
@@ -85,7 +85,7 @@ def identify(peer: str) -> None:
 
 @lru_cache(4096)
 def address_of(peer: str) -> str:
-    """The address that counts as one caller, however many connections it opens.
+    """The address that counts as one caller over all of its connections.
 
     Args:
         peer: "ipv4:HOST:PORT", "ipv6:%5BHOST%5D:PORT" or "unix:…".

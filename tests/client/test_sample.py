@@ -154,16 +154,8 @@ WRONG = {
     "four axes": ({"points": np.zeros((1, 1, 10, 3))}, SHAPE, r"\(N, 3\)"),
     "no points": ({"points": CLOUD[:0]}, SHAPE, "at least one point"),
     "no points in a batch": ({"points": np.zeros((2, 0, 3))}, SHAPE, "at least one point"),
-    "one empty cloud": (
-        {"points": [CLOUD, CLOUD[:0]]},
-        SHAPE,
-        r"points\[1\] .* at least one",
-    ),
-    "one flat cloud": (
-        {"points": [CLOUD, CLOUD[0]]},
-        SHAPE,
-        r"points\[1\] must have shape",
-    ),
+    "one empty cloud": ({"points": [CLOUD, CLOUD[:0]]}, SHAPE, r"points\[1\] .* at least one"),
+    "one flat cloud": ({"points": [CLOUD, CLOUD[0]]}, SHAPE, r"points\[1\] must have shape"),
     "text": ({"points": "cloud.ply"}, "points", "farpoint.io.read_cloud"),
     "nothing": ({"points": None}, SHAPE, "points must"),
     "uneven rows": ({"points": [[0.0, 1, 2], [3.0, 4]]}, "points", "points must be an array"),

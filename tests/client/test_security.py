@@ -54,10 +54,7 @@ def test_a_certificate_of_another_name_needs_that_name(tls_target, files, cloud)
     with farpoint.Client(tls_target, tls=tls_of(files, server_name="localhost")) as client:
         assert len(client.sample(cloud, 3)) == 3
     wrong = tls_of(files, server_name="another.example.com")
-    with (
-        farpoint.Client(tls_target, tls=wrong) as client,
-        pytest.raises(farpoint.UnavailableError),
-    ):
+    with farpoint.Client(tls_target, tls=wrong) as client, pytest.raises(farpoint.UnavailableError):
         client.server_info(timeout=30)
 
 

@@ -106,10 +106,7 @@ def test_an_empty_stream_has_no_answers_and_a_wrong_argument_is_an_error_at_once
 
 
 def test_a_server_that_is_not_there_is_unavailable():
-    with (
-        farpoint.Client("127.0.0.1:1") as client,
-        pytest.raises(farpoint.UnavailableError),
-    ):
+    with farpoint.Client("127.0.0.1:1") as client, pytest.raises(farpoint.UnavailableError):
         next(client.sample_stream(clouds(), 5))
 
 

@@ -4,14 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
-from tests.deploy.conftest import (
-    CHART,
-    container_of,
-    environment_of,
-    need,
-    of_kind,
-    read,
-)
+from tests.deploy.conftest import CHART, container_of, environment_of, need, of_kind, read
 
 from farpoint_server.config.settings import Settings
 

@@ -158,11 +158,7 @@ def test_every_alert_asks_for_metrics_that_are_there_and_is_tested():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("test", "rules", "alerts_test.yaml"),
-        ("check", "config", "prometheus.yml"),
-    ],
+    "arguments", [("test", "rules", "alerts_test.yaml"), ("check", "config", "prometheus.yml")]
 )
 def test_promtool_finds_no_fault(arguments):
     if shutil.which("promtool") is None and not os.environ.get("REQUIRE_TEST_TOOLS"):

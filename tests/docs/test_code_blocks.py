@@ -146,15 +146,13 @@ def _node() -> str:
 PAGE = "coming_from.md"
 TEXT = (ROOT / "docs" / PAGE).read_text()
 SHARED, *BLOCKS = code_blocks(PAGE, "python")
-SECTIONS = ("pointnet2_ops", "pointops", "torch_cluster", "pytorch3d", "Open3D", "Triton")
+SECTIONS = ("pointnet2_ops", "pointops", "torch_cluster", "pytorch3d", "Open3D")
 PAIRS = list(zip(SECTIONS, BLOCKS, strict=True))
 
 
 @pytest.mark.parametrize(("section", "block"), PAIRS, ids=SECTIONS)
 def test_the_block_of_a_section_runs(server: RunningServer, section: str, block: str) -> None:
     assert f"\n## {section}\n" in TEXT
-    if section == "Triton":
-        pytest.importorskip("tritonclient.grpc", reason="the optional extra tritonclient[grpc]")
     torch.manual_seed(0)
     run_blocks(PAGE, [SHARED, block], server, {})
 

@@ -129,15 +129,3 @@ def test_an_index_that_is_damaged_on_the_way_is_an_error_and_not_another_point(s
                 list(client.sample_stream([cloud], 50))
         with farpoint.Client(address, checksums=False) as client:
             assert client.sample(cloud, 50).indices.tolist() != true.tolist()
-
-
-async def test_the_asyncio_client_finds_it_too(server):
-    cloud = RANDOM.random((4000, 3), np.float32)
-    async with farpoint.AsyncClient(server.address) as client:
-        features = (await client.encode(cloud)).stages[0].features.tobytes()
-    with damaging_proxy(
-        server.address, lambda piece: piece.replace(features[:64], bytes(64))
-    ) as address:
-        async with farpoint.AsyncClient(address) as client:
-            with pytest.raises(farpoint.DataLossError):
-                await client.encode(cloud)

@@ -14,9 +14,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
+from tests.support.servers.http_caller import HttpCaller
 from tests.support.servers.server_process import failed_start
 
 import farpoint
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2_grpc
 from farpoint.v1 import sampling_pb2_grpc
 
 METRICS = ("--http-listen", "127.0.0.1:0")
@@ -40,9 +43,10 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
     assert draining["calls"] > 10, "the signal came too late to mean anything"
 
 
-def test_a_draining_server_says_so_and_takes_nothing_new(start):
+def test_a_draining_server_says_so_everywhere_and_takes_nothing_new(start):
     server = start("--drain-grace-s", "0", *METRICS, batch_s=2)
-    with grpc.insecure_channel(server.address) as channel:
+    with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
+        assert http.call("GetServerInfo", b"").status == 200
         stub = sampling_pb2_grpc.SamplingServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
@@ -54,8 +58,23 @@ def test_a_draining_server_says_so_and_takes_nothing_new(start):
             stub.Sample(sample_request(CLOUD, 1))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert caught.value.details() == "the server is shutting down"
+        assert http.call("GetServerInfo", b"").json["code"] == "unavailable"
         assert len(accepted.result().indices.data) == 4 * 20
     assert server.wait() == 0
+
+
+def test_probes_and_stock_clients_see_that_a_server_drains(start):
+    server = start(*METRICS, "--drain-grace-s", "60")
+    with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
+        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert inference.ServerReady(pb.ServerReadyRequest()).ready
+        server.signal(signal.SIGTERM)
+        server.wait_for(lambda line: line["event"] == "draining")
+        assert http.request("GET", "/healthz").status == 503
+        assert not inference.ServerReady(pb.ServerReadyRequest()).ready
+        assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
+        assert inference.ServerLive(pb.ServerLiveRequest()).live
+    server.signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("flags", [["--drain-timeout-s", "0.2"], []])
@@ -114,6 +133,7 @@ def test_reflection_lists_and_describes_every_service(channel, version):
 def test_the_server_says_what_it_is(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]
+    assert info.methods == ("farthest_point", "voxel_grid", "random", "poisson_disk")
     assert info.limits.message_bytes == 4 << 20
 
 

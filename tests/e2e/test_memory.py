@@ -170,8 +170,7 @@ CLOUDS = np.random.default_rng(5).normal(size=(8, 20_000, 3)).astype(np.float32)
 
 def test_engines_of_one_device_share_its_memory(start):
     server = start(
-        *("--device", "cpu,cpu", "--http-listen", "127.0.0.1:0"),
-        *("--admin-listen", "127.0.0.1:0"),
+        *("--device", "cpu,cpu", "--http-listen", "127.0.0.1:0"), *("--admin-listen", "127.0.0.1:0")
     )
     ready = server.ready
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(len(CLOUDS)) as callers:

@@ -1,6 +1,5 @@
 """Observability of a running server: metrics, health over HTTP, traces, limits."""
 
-import signal
 import socket
 import time
 import urllib.error
@@ -18,8 +17,6 @@ from tests.support.messages import sample_request
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint.inference import open_inference_pb2 as pb
-from farpoint.inference import open_inference_pb2_grpc
 
 SAMPLE = "farpoint.v1.SamplingService/Sample"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
@@ -61,22 +58,6 @@ def observed(collector):
     )
     yield server
     server.stop()
-
-
-def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
-    server = start("--http-listen", "127.0.0.1:0", "--drain-grace-s", "60")
-    with grpc.insecure_channel(server.address) as channel:
-        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        assert inference.ServerReady(pb.ServerReadyRequest()).ready
-        server.signal(signal.SIGTERM)
-        server.wait_for(lambda line: line["event"] == "draining")
-        with pytest.raises(urllib.error.HTTPError, match="503") as caught:
-            urllib.request.urlopen(f"http://{server.ready['http_address']}/healthz", timeout=60)
-        caught.value.close()
-        assert not inference.ServerReady(pb.ServerReadyRequest()).ready
-        assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
-        assert inference.ServerLive(pb.ServerLiveRequest()).live
-    server.signal(signal.SIGTERM)
 
 
 def test_half_open_requests_take_neither_threads_nor_all_descriptors(start):

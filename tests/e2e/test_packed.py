@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.e2e.conftest import MESSAGE_BYTES
-from tests.support.clouds import cloud_file, street_scan
+from tests.support.clouds import street_scan
 from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
 
 import farpoint
 from farpoint import PackedCloud
-from farpoint.io import read_cloud
 
 RANDOM = np.random.default_rng(9)
 M = 200
@@ -34,29 +33,6 @@ def test_a_recorded_message_is_sampled_as_its_points(client, number):
     assert list(sample.attributes) == ["intensity", "t", "reflectivity", "ring", "noise", "range"]
     for name, values in sample.attributes.items():
         np.testing.assert_array_equal(values, cloud.records[name][sample.indices])
-
-
-def test_map_coordinates_are_as_exact_as_unpacked(client):
-    cloud = read_cloud(cloud_file("plane_state_plane_feet.laz"))
-    points = np.asarray(cloud.points)
-    assert points.dtype == np.float64
-    sample = client.sample(ros_message(columns_of(points), height=5), M)
-    check_same(sample, client.sample(points, M))
-    assert sample.origin is not None
-
-
-def test_rows_without_a_return_count_in_an_organized_cloud(client):
-    cloud = read_cloud(cloud_file("office_kinect_part.pcd"))
-    points = np.asarray(cloud.points)
-    assert np.isnan(points).any(axis=1).sum() == 798
-    message = ros_message(columns_of(points), height=60, gap=3)
-    check_same(
-        client.sample(message, M, nonfinite="ignore"),
-        client.sample(points, M, nonfinite="ignore"),
-    )
-    with pytest.raises(farpoint.InvalidArgumentError, match="798 rows with NaN") as caught:
-        client.sample(message, M)
-    assert caught.value.field == "packed_cloud.data"
 
 
 def test_messages_of_one_kind_of_several_and_arrays_are_a_batch(client):

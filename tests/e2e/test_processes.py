@@ -1,6 +1,6 @@
 """Two processes that are one server: calls, metrics, administration, a death, a drain.
 
-One server for all of it, in the order of a server's life: each start takes seconds.
+One server for all of it, since each start takes seconds; the last test ends it.
 """
 
 import os
@@ -78,7 +78,9 @@ def test_another_program_that_shares_a_port_is_in_the_log(server):
     assert (line["port"], line["level"]) == (int(port), "error")
 
 
-def test_connections_are_dealt_out_and_every_answer_is_right(server):
+def test_connections_are_dealt_out_and_metrics_and_health_are_of_all_processes(server):
+    name = "farpoint_rpcs_total{{code=OK,process={},rpc=farpoint.v1.SamplingService/Sample}}"
+    before = server.metrics()
     expected = furthest_points(SMALL, 9).tolist()
     with connections(server) as channels:
         stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
@@ -86,14 +88,10 @@ def test_connections_are_dealt_out_and_every_answer_is_right(server):
     assert [np.frombuffer(data, "<i4").tolist() for data in answers] == [expected] * 12
     for index in (0, 1):
         server.wait_for(lambda line: line.get("method") == "Sample" and line["process"] == index)  # noqa: B023
-
-
-def test_metrics_and_health_are_of_all_processes(server):
     metrics = server.metrics()
-    for process in (0, 1):
-        assert metrics[f"farpoint_serving{{process={process}}}"] == 1
-    name = "farpoint_rpcs_total{{code=OK,process={},rpc=farpoint.v1.SamplingService/Sample}}"
-    assert sum(metrics[name.format(process)] for process in (0, 1)) == 12
+    assert [metrics[f"farpoint_serving{{process={process}}}"] for process in (0, 1)] == [1, 1]
+    counts = [metrics[name.format(p)] - before.get(name.format(p), 0) for p in (0, 1)]
+    assert sum(counts) == 12
     assert probe(server, "/readyz") == probe(server, "/healthz") == b"SERVING\n"
 
 
@@ -106,8 +104,10 @@ def test_administration_reaches_all_processes(server):
         assert [trim.process for trim in trims] == [0, 1]
         stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
+        stub.UnloadModel(admin_pb2.UnloadModelRequest(name="second"))
+        assert {tuple(models(channel)) for channel in channels} == {("density_small",)}
         with pytest.raises(grpc.RpcError) as caught:
-            stub.UnloadModel(admin_pb2.UnloadModelRequest(name="unknown"))
+            stub.UnloadModel(admin_pb2.UnloadModelRequest(name="second"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -128,17 +128,23 @@ def test_models_that_are_loaded_at_the_same_time_end_alike_in_all_processes(serv
 
 
 def test_a_process_that_is_killed_is_replaced(server):
-    """It then knows the models of later; the other one serves meanwhile."""
-    before, old = pids(server), {line.get("pid") for line in server.log}
-    os.kill(before[1], signal.SIGKILL)
+    """The new one knows the models that were loaded meanwhile, and the other one serves."""
+    load = admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT))
+    with connections(server, 1) as channels:
+        admin_pb2_grpc.AdminServiceStub(channels[0]).LoadModel(load)
+    former = pids(server)[1]
+    os.kill(former, signal.SIGKILL)
     server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
     assert probe(server, "/readyz") == b"SERVING\n"
     with farpoint.Client(server.address) as client:
         assert len(client.sample(SMALL, 9)) == 9
-    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
+    server.wait_for(
+        lambda line: (
+            (line["event"], line.get("process")) == ("process ready", 1) and line["pid"] != former
+        )
+    )
     with connections(server) as channels:
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
-    assert pids(server)[1] != before[1]
 
 
 def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(server):

@@ -82,10 +82,7 @@ def test_another_certificate_does_not_connect(secured):
     for tls in wrong.values():
         with secured.client(tls=tls) as client, pytest.raises(farpoint.UnavailableError):
             client.server_info(timeout=30)
-    with (
-        farpoint.Client(secured.server.address) as plain,
-        pytest.raises(farpoint.UnavailableError),
-    ):
+    with farpoint.Client(secured.server.address) as plain, pytest.raises(farpoint.UnavailableError):
         plain.server_info(timeout=30)
 
 

@@ -1,6 +1,5 @@
 """Clouds in shared memory, through the client and a server process, until either is killed."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -101,15 +100,6 @@ def test_so_are_those_of_a_batch_that_grows(client, inline):
         clouds = [CLOUD[i : len(CLOUD) - 7 * i][:: 1 + i % 2] for i in range(count)]
         for shared, sent in zip(client.sample(clouds, 9), inline.sample(clouds, 9), strict=True):
             np.testing.assert_array_equal(shared.indices, sent.indices)
-
-
-async def test_calls_at_the_same_time_do_not_meet(sharing, inline):
-    clouds = [np.roll(CLOUD, 1000 * i, axis=0) for i in range(4)]
-    shared = {"shared_memory": sharing.address}
-    async with farpoint.AsyncClient(sharing.target, **shared) as client:
-        samples = await asyncio.gather(*(client.sample(cloud, 20) for cloud in clouds * 2))
-    for cloud, sample in zip(clouds * 2, samples, strict=True):
-        np.testing.assert_array_equal(sample.indices, inline.sample(cloud, 20).indices)
 
 
 def test_a_caller_that_is_killed_in_mid_call_leaves_nothing(sharing, client):

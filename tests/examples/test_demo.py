@@ -86,8 +86,8 @@ def test_with_stay_it_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     signal.signal(signal.SIGINT, before)
     with process:
         assert process.stdout is not None
-        line = next(line for line in process.stdout if line.startswith("Look at "))
-        with urllib.request.urlopen(line.split()[2].rstrip(";"), timeout=60) as page:
+        line = next(line for line in process.stdout if line.startswith("Open "))
+        with urllib.request.urlopen(line.split()[1].rstrip(";"), timeout=60) as page:
             assert page.headers["content-type"].startswith("text/html")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

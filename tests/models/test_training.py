@@ -104,10 +104,7 @@ def test_an_interrupted_command_resumes(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [
-        (["--resume"], "No such file"),
-        (["--hidden", "7"], "hidden: expected a multiple of groups"),
-    ],
+    [(["--resume"], "No such file"), (["--hidden", "7"], "hidden: expected a multiple of groups")],
 )
 def test_the_command_says_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str

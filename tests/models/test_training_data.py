@@ -4,19 +4,16 @@ import numpy as np
 import pytest
 
 from farpoint_training import families
-from farpoint_training.families import (
-    FAMILIES,
-    revolve,
-    sample_shape,
-    triangles,
-    tube,
-)
+from farpoint_training.families import FAMILIES, revolve, sample_shape, triangles, tube
 from farpoint_training.scenes import lidar_scan
 from farpoint_training.scenes.solids import (
+    GLASS,
+    WINDOW_DEPTH,
     Ellipsoid,
     Pole,
     Shape,
     box,
+    building,
 )
 
 
@@ -113,3 +110,16 @@ def test_the_near_side_is_met_and_what_lies_elsewhere_is_not(solid: Shape) -> No
     hits = solid.cast(toward((1, 0, 0), above, below, left, behind))
     np.testing.assert_allclose(hits.distance, [9, *[np.inf] * 4])
     np.testing.assert_allclose(hits.normal[0], [-1, 0, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(("y", "distance"), [(1.5, np.inf), (0.5, 9)])
+def test_a_ray_along_a_face_passes_it_or_meets_the_next_one(y: float, distance: float) -> None:
+    assert box((10, y), (-1, 1), (2, 2)).cast(toward((1, 0, 0))).distance == distance
+
+
+def test_glass_is_set_back_from_the_wall() -> None:
+    block = building((15, 0), -1.7, (10, 20, 9), bay=2.5, reflectivity=0.3)
+    rays = toward((10, 1.25, 0.3), (10, 2.5, 0.3), (10, 1.25, -1.6))
+    hits = block.cast(rays)
+    np.testing.assert_allclose(hits.distance * rays[:, 0], [10 + WINDOW_DEPTH, 10, 10])
+    np.testing.assert_allclose(hits.reflectivity, [GLASS, 0.3, 0.3])

@@ -44,7 +44,7 @@ fps(x, 3, lengths=8) -> TypeError: lengths: ...got 8
 fps(x, 3, radius=-1.0) -> ValueError: radius: expected a non-negative number for cloud 0, got -1.0
 fps(x, 3, radius=nan) -> ValueError: radius: expected a non-negative number for cloud 0, got nan
 fps(x, 3, radius=[1.0, -2.0]) -> ValueError: radius: ... for cloud 1, got -2.0
-fps(x, 3, radius=[1.0]) -> ValueError: radius: expected 2 values, one a cloud, got 1
+fps(x, 3, radius=[1.0]) -> ValueError: radius: expected 2 values, one per cloud, got 1
 fps(x, 3, radius=1.0, max_samples=4) -> TypeError: max_samples: expected a radius with it, and
 fps(x, max_samples=4) -> TypeError: max_samples: expected a radius with it, and no num_samples
 fps(x, 3, nonfinite="drop") -> ValueError: nonfinite: expected 'last', 'reject'...got 'drop'
@@ -97,7 +97,7 @@ knn(x, [[0.0]], 1) -> TypeError: queries: ...got list
 knn(x, q, 0) -> ValueError: k: expected k >= 1, got 0
 knn(x, q, 2.0) -> TypeError: k: expected an integer, got 2.0
 knn(x, q, 3, lengths=[8, 0]) -> ValueError: lengths: expected 1 <= length <= 8 for cloud 1, got 0
-knn(x, q, 3, lengths=[8]) -> ValueError: lengths: expected 2 values, one a cloud, got 1
+knn(x, q, 3, lengths=[8]) -> ValueError: lengths: expected 2 values, one per cloud, got 1
 knn(x, q, 3, lengths=x[0, 0, :2]) -> TypeError: lengths: expected int32 or int64, got Float
 ball_query(x.int(), q.int(), 1, 2) -> TypeError: xyz: ...got Int
 ball_query(x, q[..., :2], 1, 2) -> ValueError: centers: expected shape (2, M, 3), got [2, 5, 2]

@@ -70,36 +70,44 @@ def test_mixed_batches_are_right_and_none_waits_frees_or_races(run, batches, see
     assert counted["copy to device, pageable"] == counted["copy from device, pageable"] == 0
 
 
-def test_copies_of_neighbor_batches_run_beside_the_kernels(run, tmp_path):
+def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run, tmp_path):
+    """The kernel of each batch is held until the next one is on the device: else this hangs."""
     timeline = tmp_path / "timeline"
     ended = run(
         """
+        import os, threading, time
         import numpy as np
         from farpoint_server.engine.transfer.cuda import CudaDevice
         from farpoint_server.engine.transfer.pipeline import Pipeline
         from farpoint_server.memory.gate import Gate
         gate = Gate()
         pipeline = Pipeline(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
-        def spin(points):
-            torch.cuda._sleep(1_700_000_000)  # a second
-            return (points * 2,)
-        def run(points):
+        clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]
+        ends = [threading.Event() for _ in clouds]
+        holds = [ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _, end=end: end.wait() and None)
+                 for end in ends]
+        def submit(i):
+            def held(points):
+                stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+                assert runtime.cudaLaunchHostFunc(stream, holds[i], None) == 0
+                return (points * 2,)
             with gate.reading():
-                return pipeline.submit([[points]], spin, lambda outputs: outputs[0])
-        clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(5)]
+                return pipeline.submit([[clouds[i]]], held, lambda outputs: outputs[0])
+        def uploads():
+            with open(os.environ["SOFTGPU_TIMELINE"]) as spans:
+                return spans.read().count("copy to device")
         torch.zeros(3, device="cuda") * 2  # the first call of an op takes seconds
-        answers = [run(points) for points in clouds]
-        for answer, points in zip(answers, clouds, strict=True):
-            np.testing.assert_array_equal(answer.result(), points * 2)
+        answer = submit(0)
+        for i in range(1, len(clouds)):
+            following = submit(i)
+            while uploads() <= i:
+                time.sleep(0.01)
+            ends[i - 1].set()
+            np.testing.assert_array_equal(answer.result(), clouds[i - 1] * 2)
+            answer = following
+        ends[-1].set()
+        np.testing.assert_array_equal(answer.result(), clouds[-1] * 2)
         """,
         TIMELINE=timeline,
     )
     assert (ended.status, ended.findings) == (0, ""), ended.output
-    rows = [line.split("\t") for line in timeline.read_text().splitlines()]
-    spans = [(float(begin), float(end), what) for _, begin, end, what in rows]
-    kernels = [span for span in spans if span[2] == "torch.cuda._sleep"]
-    for way in ("copy to device", "copy from device"):
-        copies = [span for span in spans if span[2].startswith(way)]
-        assert len(copies) == len(kernels) == 5
-        overlaps = sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
-        assert overlaps >= 3  # the first upload and the last download have no neighbor

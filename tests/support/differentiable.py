@@ -135,18 +135,12 @@ DIFFERENTIABLE = {
     "interpolate_scatter": Case(
         ops.interpolate_scatter,
         lambda x: (x.features(), x.idx(x.m, x.b, x.n, x.k), x.values(x.b, x.n, x.k), x.m + 1),
-        {
-            0: Derivative(("interpolate",), (1, 2)),
-            2: Derivative(("interpolate_dot",), (0, 1)),
-        },
+        {0: Derivative(("interpolate",), (1, 2)), 2: Derivative(("interpolate_dot",), (0, 1))},
     ),
     "interpolate_dot": Case(
         ops.interpolate_dot,
         lambda x: (x.features(), x.values(x.b, x.c, x.m + 1), x.idx(x.m, x.b, x.n, x.k)),
-        {
-            0: Derivative(("interpolate",), (1, 2)),
-            1: Derivative(("interpolate_scatter",), (0, 2)),
-        },
+        {0: Derivative(("interpolate",), (1, 2)), 1: Derivative(("interpolate_scatter",), (0, 2))},
     ),
 }
 

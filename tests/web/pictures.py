@@ -1,4 +1,4 @@
-"""Command that writes docs/images/page_*.png, pictures of the page in both themes.
+"""Command that writes docs/images/page_*.png, pictures of the page.
 
     python -m tests.web.pictures
 
@@ -29,12 +29,8 @@ def main() -> None:
 
 
 def _draw(page: Page, address: str) -> None:
-    for dark, name, fragment in (
-        (True, "page_dark", ""),
-        (False, "page_light", "color=distance&m=500&layout=over"),
-        (True, "page_compare", "compare=random"),
-    ):
-        page.set_theme(dark=dark)
+    page.set_theme(dark=True)
+    for name, fragment in (("page_dark", ""), ("page_compare", "compare=random")):
         page.open_idle(address, fragment)
         page.wait_for("!document.getElementById('legend').hidden")
         # Later than the last frame, which has every point.

@@ -24,7 +24,6 @@ READ = [
     "plane_strip_rgb_normals.pcd",
     "room_half_duplicates_part.pcd",
     "simple.las",
-    "spot_cow_part.obj",
     "street_crlf_part.pcd",
     "street_kitti_part.bin",
     "street_map_part.ply",

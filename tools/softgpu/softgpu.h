@@ -23,10 +23,9 @@ void softgpu_enqueue(void* stream, const char* what, int (*run)(void*), void* da
 void softgpu_block(uint64_t address, size_t bytes, void* stream);
 void softgpu_block_freed(uint64_t address);
 
-// Counters and findings, by name; -1 for a name that nothing was counted of is 0.
+// Counters and findings, by name.
 long softgpu_count(const char* name);
 void softgpu_add(const char* name, long by);
-void softgpu_report();
 
 // A kernel that the executor holds.
 struct SoftgpuKernel {

@@ -6,7 +6,7 @@
         sample = client.sample(points, 1024)
         sample.indices, sample.points, sample.covering_radius
 
-`farpoint.sample(points, 1024)` does the same by the server that FARPOINT_SERVER names.
+`farpoint.sample(points, 1024)` does the same with the server in FARPOINT_SERVER.
 `AsyncClient` has the same methods as `Client`, awaited. `farpoint.io` reads and writes cloud files.
 """
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Modules are imported when a name of theirs is used: `import farpoint` need not wait for gRPC.
+# A module is imported when one of its names is used, so `import farpoint` does not load gRPC.
 _MODULES = {
     "_async_client": "AsyncClient",
     "_client": "Client",

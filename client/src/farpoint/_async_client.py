@@ -1,4 +1,4 @@
-"""The asyncio client: the methods of `Client` as coroutines on one grpc.aio channel."""
+"""Asynchronous client: the methods of `Client` as coroutines on one grpc.aio channel."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 class AsyncClient(BaseClient[grpc.aio.Channel]):
     """A connection to a Farpoint server for one event loop.
 
-    Takes the arguments of `Client` and has its methods, to be awaited. A task that is cancelled
-    cancels its call.
+    It has the arguments of `Client` and its methods as coroutines. Cancelling a task cancels its
+    call.
     """
 
     _open = staticmethod(open_aio_channel)
@@ -68,7 +68,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
+        """Samples points of each cloud; see `Client.sample`."""
         context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             arguments = (
@@ -95,7 +95,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
-        """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
+        """Samples a stream of clouds; see `Client.sample_stream`."""
         rpc = SampleStreamRpc(
             *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
             *(self._checksums, radius, method),
@@ -132,7 +132,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         attributes: Attributes | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Runs a model over each cloud; see `Client.encode`."""
+        """Runs an encoder on each cloud; see `Client.encode`."""
         context = self._start(timeout)
         rpc = EncodeRpc(points, model, attributes, self._checksums)
         return await self._invoke(rpc, context) if rpc.batch.clouds else []
@@ -155,7 +155,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Runs a model that the server has loaded; see `Client.infer`."""
+        """Runs a loaded model; see `Client.infer`."""
         context = self._start(timeout)
         batch = [inputs] if isinstance(inputs, Mapping) else inputs
         rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
@@ -175,17 +175,17 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
                 each.cancel()
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
-        """The models that are ready; `encode` takes the first if it is given none."""
+        """The loaded models; `encode` uses the first one by default."""
         return await self._invoke(calls.list_models(), self._start(timeout))
 
     async def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
-        """Has the server load a model; see `Client.load_model`."""
+        """Loads a model into the server; see `Client.load_model`."""
         return await self._invoke(calls.load_model(name, path), self._start(timeout))
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server unload a model; calls that use it finish."""
+        """Unloads a model; calls that use it finish."""
         await self._invoke(calls.unload_model(name), self._start(timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -193,15 +193,15 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         return await self._invoke(calls.server_info(), self._start(timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """The memory of each device, by use; see `Client.memory`."""
+        """The memory use of each device; see `Client.memory`."""
         return await self._invoke(calls.get_memory(snapshots), self._start(timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
-        """Has the server give cached memory back; see `Client.trim_memory`."""
+        """Makes the server return cached memory; see `Client.trim_memory`."""
         return await self._invoke(calls.trim_memory(force), self._start(timeout))
 
     async def close(self) -> None:
-        """Ends the connection; calls under way are cancelled."""
+        """Closes the connection; calls in flight are cancelled."""
         channel = self._end()
         if channel is not None:
             await channel.close()
@@ -213,7 +213,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         await self.close()
 
     async def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
-        """As one message where the server accepts so large a one, else as an upload."""
+        """Sends one message if the server accepts its size, else an upload."""
         if self._message_limit is None and rpc.request.ByteSize() > CERTAINLY_ACCEPTED_BYTES:
             info = await self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes

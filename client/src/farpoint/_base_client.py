@@ -1,4 +1,4 @@
-"""The base of both clients: arguments, the channel that opens at the first call, pickling."""
+"""Base of both clients: arguments, the channel that opens at the first call, pickling."""
 
 import os
 import threading
@@ -20,14 +20,14 @@ from farpoint.errors import FailedPreconditionError
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
 
-# gRPC looks at it once, when it is imported.
+# gRPC reads it once, when it is imported.
 FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
 _SURVIVES_FORK = os.environ.get(FORK_VARIABLE, "").lower() in ("1", "true", "yes")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Of a client's constructor."""
+    """Arguments of a client's constructor."""
 
     target: str
     timeout: float | None
@@ -41,10 +41,10 @@ class Arguments:
 
 
 class BaseClient(Generic[Channel]):
-    """The state of a client, in this process and in others.
+    """State of a client, in this process and in others.
 
-    A pickled client holds its arguments and connects anew where it is unpickled; so does one that
-    a forked child inherits, as far as gRPC works there at all.
+    A pickled client holds its arguments and reconnects where it is unpickled; so does a client that
+    a forked child inherits, if gRPC works there.
     """
 
     _open: Callable[[str, Security, Balance], Channel]
@@ -76,11 +76,11 @@ class BaseClient(Generic[Channel]):
 
     @property
     def target(self) -> str:
-        """Of the server, or of all of them, separated by commas."""
+        """Address of the server, or of several, separated by commas."""
         return self._arguments.target
 
     def _begin(self) -> None:
-        """Nothing is open and nothing is known of the server."""
+        """Sets the state of a client without a connection."""
         path = self._arguments.shared_memory
         self._memory = None if path is None else SharedMemory(path)
         self._message_limit: int | None = None
@@ -89,10 +89,10 @@ class BaseClient(Generic[Channel]):
         self._lock = threading.Lock()
 
     def _open_stubs(self) -> Stubs:
-        """Of the channel, opened now if it is not."""
+        """Stubs on the channel, which is opened if necessary."""
         with self._lock:
             if self._is_closed:
-                raise FailedPreconditionError("the client is closed: make another")
+                raise FailedPreconditionError("the client is closed: make a new one")
             if self._stubs is None:
                 _forks.check()
                 self._channel = type(self)._open(
@@ -104,7 +104,7 @@ class BaseClient(Generic[Channel]):
             return self._stubs
 
     def _start(self, timeout: float | None) -> CallContext:
-        """A call that begins now."""
+        """The context of a call that starts now."""
         return start_call(timeout, self._timeout, self.target)
 
     def _end(self) -> Channel | None:
@@ -126,7 +126,7 @@ class BaseClient(Generic[Channel]):
         return self._arguments
 
     def __setstate__(self, arguments: Arguments) -> None:
-        self.__init__(**vars(arguments))  # type: ignore[misc]  # anew, with the same arguments
+        self.__init__(**vars(arguments))  # type: ignore[misc]
 
 
 class _Forks:
@@ -134,16 +134,16 @@ class _Forks:
 
     def __init__(self) -> None:
         self.clients: WeakSet[BaseClient[Any]] = WeakSet()
-        """With an open channel."""
+        """Clients with an open channel."""
         self.has_opened = False
-        """Whether a channel was ever opened: gRPC's threads may go on when all are closed."""
+        """Whether a channel was ever opened: gRPC's threads may outlive all channels."""
         self.inherited: list[Any] = []
-        """Channels of the parent, kept for ever: gRPC must not clean them up in a child."""
+        """Channels of the parent, kept forever: gRPC must not clean them up in a child."""
         self.is_broken = False
         """Whether a call in this process would hang: gRPC's threads are not in a forked child."""
 
     def after_fork_in_child(self) -> None:
-        """Channels and shared memory belong to the parent; the clients begin anew."""
+        """Resets the clients: channels and shared memory belong to the parent."""
         self.is_broken |= not _SURVIVES_FORK and self.has_opened
         for client in list(self.clients):
             self.inherited.append((client._channel, client._stubs))
@@ -153,7 +153,7 @@ class _Forks:
         self.clients.clear()
 
     def check(self) -> None:
-        """Raises FailedPreconditionError where a call would hang."""
+        """Raises FailedPreconditionError if a call would hang."""
         if self.is_broken:
             raise FailedPreconditionError(
                 "this process was forked while gRPC was in use, and gRPC cannot work in it: start "

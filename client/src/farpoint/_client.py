@@ -1,4 +1,4 @@
-"""The synchronous client: blocking calls on one gRPC channel."""
+"""Synchronous client: blocking calls on one gRPC channel."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,24 +33,26 @@ class Client(BaseClient[grpc.Channel]):
     """A connection to a Farpoint server; threads may share it.
 
     Args:
-        target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn),
+        target: "HOST:PORT", "dns:///HOST:PORT" (calls rotate over every address of the name),
             "unix:PATH", or several servers: "HOST:PORT,HOST:PORT" or a list. Names in a list are
-            looked up once, at the first call.
-        timeout: seconds that a call may take in all when it names none itself; None is without
-            limit.
-        tls: True for TLS with the authorities that gRPC trusts, the path of a PEM file with
-            others, or a `Tls` with more. False connects in plain text.
-        token: a bearer token for every call. Without TLS it is only sent to this machine.
-        credentials: gRPC's own, instead of `tls`.
-        shared_memory: "unix:PATH" as in the --shared-memory-listen of a server on this machine,
-            which then reads larger clouds of `sample` from this process's memory.
-        checksums: whether answers are checked for damage on their way by the CRC-32C of each
-            tensor. None checks in plain text, where the server has them; True everywhere, and an
-            answer without them is an error. TLS finds damage by itself.
+            resolved once, at the first call.
+        timeout: default timeout of a call in seconds, over all its attempts; None is unlimited.
+        tls: True for TLS with gRPC's trusted authorities, the path of a PEM file with other
+            authorities, or a `Tls`. False connects in plain text.
+        token: a bearer token for every call. Without TLS it is sent only to this machine.
+        credentials: gRPC channel credentials, instead of `tls`.
+        shared_memory: "unix:PATH", the --shared-memory-listen of a server on this machine, which
+            then reads larger clouds of `sample` from this process's memory.
+        checksums: whether to verify the CRC-32C of each tensor of an answer. None verifies in
+            plain text if the server sends them; True always, and an answer without them is an
+            error. TLS detects damage itself.
+        load_balancing: "round_robin", "weighted_round_robin" (by the load that the servers report)
+            or "pick_first", over several servers.
+        retry_budget: failed attempts after which nothing is repeated; successes restore it.
 
-    Nothing is sent before the first call. A call that the server did not accept because it was
-    away is repeated up to three times within its timeout, as long as few calls fail; one that
-    changes the server is never repeated.
+    Nothing is sent before the first call. A call that reached no server is repeated up to three
+    times within its timeout, as long as few calls fail; a call that changes the server is never
+    repeated.
     """
 
     _open = staticmethod(open_channel)
@@ -85,37 +87,37 @@ class Client(BaseClient[grpc.Channel]):
         method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Chooses points of each cloud: the farthest, m or as many as a radius takes, or others.
+        """Samples points of each cloud, by farthest point sampling or another method.
 
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
                 torch or anything else with ``__array__`` or ``__dlpack__``, of any byte order
-                and strides; objects of point cloud libraries; a `PackedCloud` or a message of
-                ROS or Foxglove like one, which is sent as it lies in memory. float16, bfloat16
+                and strides; objects of point cloud libraries; a `PackedCloud` or a similar
+                message of ROS or Foxglove, which is sent without conversion. float16, bfloat16
                 and float32 are sampled as they are; float64 is shifted to a local origin first,
                 so map coordinates stay exact; integers are sent as float32 (up to 16 bits) or
-                float64. Clouds of several types become the smallest type that holds all.
-            m: points to choose from each cloud, from 1 to N; one number or one per cloud. With
-                `radius` at most so many, and None for as many as it takes.
-            attributes: values to gather at the chosen points, with one row per point: an array
+                float64. A batch of several types is sent as the smallest type that holds all.
+            m: number of samples of each cloud, from 1 to N; one number or one per cloud. With
+                `radius` the maximum; None then is no maximum.
+            attributes: values to gather at the samples, with one row per point: an array
                 (N, ...) or a dict of arrays. For a batch one of these per cloud, or a dict with
                 one array per cloud under each name. They are gathered here and never sent.
-            start: row that is chosen first; one number or one per cloud.
-            nonfinite: "reject" makes a row with NaN or infinity an error; "ignore" never chooses
-                such rows. Indices refer to the rows as passed in either way.
-            radius: where the sampling of each cloud ends, in the unit of its coordinates: at the
-                first covering radius that is at most this, rounded to float32. The result is the
-                beginning of the one without it.
+            start: row of the first sample; one number or one per cloud.
+            nonfinite: "reject" makes a row with NaN or infinity an error; "ignore" never samples
+                such rows. Indices refer to the rows of the input either way.
+            radius: ends the sampling of each cloud at the first covering radius that is at most
+                this, rounded to float32; in the unit of the coordinates. The result is a prefix
+                of the result without it.
             method: `VoxelGrid`, `RandomSampling` or `PoissonDisk`; None is farthest point sampling.
-                What each makes of `m` and `start` is on its page; `radius` is None with all.
-            timeout: seconds; None takes the client's.
+                Each describes its use of `m` and `start`; `radius` must be None with all.
+            timeout: seconds; None is the client's timeout.
 
         Returns:
-            A `Sample` for one cloud, a list of them for a batch; an empty list for an empty one.
+            A `Sample` for one cloud, a list of them for a batch; an empty list for an empty batch.
 
         Raises:
-            InvalidArgumentError: an argument is wrong; its `field` says which.
-            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+            InvalidArgumentError: an argument is invalid; its `field` names it.
+            FarpointError: the call failed; see `farpoint.errors` for the subclasses.
         """
         context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
@@ -139,29 +141,28 @@ class Client(BaseClient[grpc.Channel]):
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> Iterator[StreamedSample]:
-        """Samples clouds as they come, and answers in their order.
+        """Samples a stream of clouds and returns the answers in the same order.
 
-        A cloud that fails is answered with its error, and the stream goes on. Clouds are taken
-        from the iterable as fast as the server and the reader of the answers keep up.
+        The answer to a cloud that fails is its error, and the stream goes on. Clouds are taken
+        from the iterable as fast as the server answers and the caller reads.
 
         Args:
-            clouds: one cloud (N, 3) at a time, of any size, or a message with one; as for
-                `sample`.
-            m: points to choose from each cloud.
-            start: row of each cloud that is chosen first.
+            clouds: iterable of single clouds (N, 3), of any size; as for `sample`.
+            m: number of samples of each cloud.
+            start: row of the first sample of each cloud.
             nonfinite: as for `sample`.
             radius: as for `sample`; `m` may be None then.
             method: as for `sample`.
-            latest_only: for a live sensor that may be faster than the server: of the clouds that
-                wait, all but the newest are dropped unanswered.
-            timeout: seconds for the whole stream; None is without limit.
+            latest_only: for a live sensor that may be faster than the server: drops all waiting
+                clouds but the newest, without an answer.
+            timeout: seconds for the whole stream; None is unlimited.
 
         Returns:
             A `StreamedSample` for each cloud, or with `latest_only` for each that was not dropped.
 
         Raises:
-            InvalidArgumentError: an argument is wrong.
-            FarpointError: the stream itself failed, while it is read.
+            InvalidArgumentError: an argument is invalid.
+            FarpointError: the stream itself failed; raised while it is read.
         """
         rpc = SampleStreamRpc(
             *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
@@ -188,24 +189,24 @@ class Client(BaseClient[grpc.Channel]):
         attributes: Attributes | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Runs a model over each cloud.
+        """Runs an encoder on each cloud.
 
         Args:
             points: one cloud (N, 3), or a batch; as for `sample`. Every row must be finite.
-            model: name of a model that the server has loaded; None takes its first.
-            attributes: values for a model that takes some with each point: an array (N, A) or
-                (N,), or a dict of such, whose columns are joined in its order. For a batch one
-                of these per cloud. Sent as float32.
-            timeout: seconds; None takes the client's.
+            model: name of a loaded encoder; None is the first one.
+            attributes: values per point for an encoder that takes them: an array (N, A) or (N,),
+                or a dict of such arrays, whose columns are concatenated in order. For a batch
+                one of these per cloud. Sent as float32.
+            timeout: seconds; None is the client's timeout.
 
         Returns:
             An `Encoding` for one cloud, a list of them for a batch; an empty list for an empty
-            one. Its `stages` hold what each stage of the model keeps.
+            batch. Its `stages` have the points and features of each stage.
 
         Raises:
-            InvalidArgumentError: an argument is wrong; its `field` says which.
-            NotFoundError: there is no such model.
-            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+            InvalidArgumentError: an argument is invalid; its `field` names it.
+            NotFoundError: the model is not loaded.
+            FarpointError: the call failed; see `farpoint.errors` for the subclasses.
         """
         context = self._start(timeout)
         rpc = EncodeRpc(points, model, attributes, self._checksums)
@@ -229,26 +230,26 @@ class Client(BaseClient[grpc.Channel]):
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Runs a model that the server has loaded: an exported one, an encoder, or `fps`.
+        """Runs a loaded model: an exported one, an encoder, or `fps`.
 
         Args:
-            model: its name; `list_models` says what an exported model takes and gives.
-            inputs: arrays by the model's own names, of any library that `sample` takes. Clouds
-                are one (N, 3) or a batch of equal ones (B, N, 3), with a row for each point or a
-                value for each cloud in the other inputs; the outputs are shaped alike. float64
-                is narrowed where the model takes float32. A list of such mappings is a batch of
-                clouds of any sizes: one request each, which the server joins where it can.
-            outputs: names of those that are wanted; None is all.
-            timeout: seconds for all; None takes the client's.
+            model: name of the model; `list_models` has the inputs and outputs of exported ones.
+            inputs: arrays by the model's names, of any library that `sample` takes. Clouds are
+                one (N, 3) or a batch of equal size (B, N, 3), with a row for each point or a
+                value for each cloud in the other inputs; outputs have the same form. float64 is
+                narrowed if the model takes float32. A list of such mappings is a batch of clouds
+                of any sizes: one request each, which the server batches where possible.
+            outputs: names of the outputs to return; None is all.
+            timeout: seconds for all requests; None is the client's timeout.
 
         Returns:
             An `Inference`, or a list of them for a list.
 
         Raises:
-            InvalidArgumentError: an argument is wrong, or the model refuses it; its `field` says
-                which.
-            NotFoundError: there is no such model.
-            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+            InvalidArgumentError: an argument is invalid, or the model refuses it; its `field`
+                names it.
+            NotFoundError: the model is not loaded.
+            FarpointError: the call failed; see `farpoint.errors` for the subclasses.
         """
         context = self._start(timeout)
         batch = [inputs] if isinstance(inputs, Mapping) else inputs
@@ -259,27 +260,26 @@ class Client(BaseClient[grpc.Channel]):
             return list(threads.map(lambda rpc: self._invoke(rpc, context), rpcs))
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
-        """The models that are ready; `encode` takes the first if it is given none."""
+        """The loaded models; `encode` uses the first one by default."""
         return self._invoke(calls.list_models(), self._start(timeout))
 
     def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
-        """Has the server load a model, and returns once it is ready.
+        """Loads a model into the server and returns once it is ready.
 
-        Calls that use a model of the same name finish on that one.
+        It replaces a model of the same name; calls in flight finish on the old one.
 
         Args:
-            name: what `encode` or `infer` is to call it.
-            path: on the server's machine, of a safetensors file of an encoder, or of a .pt2
-                archive, which is code that the server will run; None for the weights that come
-                with the server.
-            timeout: seconds; None takes the client's.
+            name: name of the model in `encode` and `infer`.
+            path: file on the server's machine: a safetensors file of an encoder, or a .pt2
+                archive, which is code that the server will run; None is the shipped weights.
+            timeout: seconds; None is the client's timeout.
         """
         return self._invoke(calls.load_model(name, path), self._start(timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server unload a model; calls that use it finish."""
+        """Unloads a model; calls that use it finish."""
         self._invoke(calls.unload_model(name), self._start(timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -287,26 +287,26 @@ class Client(BaseClient[grpc.Channel]):
         return self._invoke(calls.server_info(), self._start(timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """The memory of each of the server's devices, by use.
+        """The memory use of each of the server's devices.
 
         Args:
             snapshots: whether to include torch's memory snapshots, which can be large.
-            timeout: seconds; None takes the client's.
+            timeout: seconds; None is the client's timeout.
         """
         return self._invoke(calls.get_memory(snapshots), self._start(timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
-        """Has the server give cached memory back; one `Trim` for each device.
+        """Makes the server return cached memory; one `Trim` for each device.
 
         Args:
-            force: do not wait for a moment without work, as long as the timeout allows, but trim
-                after the batch that runs, ahead of what is queued.
-            timeout: seconds; None takes the client's.
+            force: trim after the running batch, ahead of the queue, instead of waiting for a
+                moment without work.
+            timeout: seconds; None is the client's timeout.
         """
         return self._invoke(calls.trim_memory(force), self._start(timeout))
 
     def close(self) -> None:
-        """Ends the connection; calls under way are cancelled."""
+        """Closes the connection; calls in flight are cancelled."""
         channel = self._end()
         if channel is not None:
             channel.close()
@@ -332,7 +332,7 @@ class Client(BaseClient[grpc.Channel]):
         yield from rpc.finish()
 
     def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
-        """As one message where the server accepts so large a one, else as an upload."""
+        """Sends one message if the server accepts its size, else an upload."""
         if self._message_limit is None and rpc.request.ByteSize() > CERTAINLY_ACCEPTED_BYTES:
             info = self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes

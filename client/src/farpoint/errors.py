@@ -1,4 +1,4 @@
-"""Exceptions of the client, and the table from gRPC status codes to them.
+"""Exceptions of the client, and the gRPC status code of each.
 
     FarpointError
     ├── InvalidArgumentError      also a ValueError; names the field
@@ -13,8 +13,8 @@
     ├── DeadlineExceededError     also a TimeoutError
     ├── UnavailableError          also a ConnectionError
     ├── CancelledError
-    └── InternalError             a bug, or a status that no other class stands for
-        └── DataLossError         the answer was damaged on its way
+    └── InternalError             a bug, or a status without a class of its own
+        └── DataLossError         the answer was damaged in transit
 
 A failed call keeps gRPC's own exception as its ``__cause__``.
 """
@@ -36,7 +36,7 @@ class FarpointError(Exception):
 
     Attributes:
         message: the failure in a sentence, without the request id.
-        request_id: the id that the server logged for the call; None if nothing was sent.
+        request_id: id of the call in the server's log; None if nothing was sent.
     """
 
     def __init__(self, message: str, *, request_id: str | None = None) -> None:
@@ -49,12 +49,12 @@ class FarpointError(Exception):
 
 
 class InvalidArgumentError(FarpointError, ValueError):
-    """An argument is wrong; sending it again cannot help.
+    """An argument is invalid; a retry cannot help.
 
     Attributes:
-        field: path of the wrong field in the request, for example ``points.shape`` or
-            ``sample_counts[1]``, whether the client or the server found it; the argument's own
-            name where it is not part of a request; None if unknown.
+        field: path of the invalid field in the request, for example ``points.shape`` or
+            ``sample_counts[1]``; the name of the argument if it is not part of a request; None if
+            unknown.
     """
 
     def __init__(
@@ -77,35 +77,35 @@ class CloudFileError(FarpointError, ValueError):
 
 
 class MissingFileError(CloudFileError, FileNotFoundError):
-    """A point cloud file, or the folder of an output, is not there."""
+    """A point cloud file, or the folder of an output, does not exist."""
 
 
 class UnauthenticatedError(FarpointError):
-    """The server wants credentials that it did not get."""
+    """The call has no valid credentials."""
 
 
 class PermissionDeniedError(FarpointError):
-    """The caller may not do this."""
+    """The credentials do not permit the call."""
 
 
 class NotFoundError(FarpointError):
-    """The server does not have the model, or other thing, that the call names."""
+    """The server does not have the model or region that the call names."""
 
 
 class FailedPreconditionError(FarpointError):
-    """The server is not in the state that the call needs."""
+    """The server or the client is not in the state that the call needs."""
 
 
 class UnimplementedError(FarpointError):
-    """The server does not have this method: it is older, or not a Farpoint server."""
+    """The server does not serve this method, or not at this address."""
 
 
 class ResourceExhaustedError(FarpointError):
     """The server is full, or the message is larger than it accepts.
 
     Attributes:
-        retry_after_s: seconds after which the server asks to be tried again; None if it gave
-            none, as for a message that is too large.
+        retry_after_s: seconds after which to retry; None if the server names no time, as for a
+            message that is too large.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class DeadlineExceededError(FarpointError, TimeoutError):
 
 
 class UnavailableError(FarpointError, ConnectionError):
-    """The server cannot be reached, or it is shutting down; a later try may work."""
+    """The server cannot be reached or is shutting down; a retry may succeed."""
 
 
 class CancelledError(FarpointError):
@@ -132,11 +132,11 @@ class CancelledError(FarpointError):
 
 
 class InternalError(FarpointError):
-    """The server failed, or it gave an answer that makes no sense."""
+    """The server failed, or its answer is invalid."""
 
 
 class DataLossError(InternalError):
-    """An answer was damaged on its way: its checksums do not fit, or are missing."""
+    """An answer was damaged in transit: its checksums do not match or are missing."""
 
 
 # By number, as in google.rpc.Status.
@@ -163,13 +163,13 @@ _BY_STATUS: dict[str, type[FarpointError]] = {
 
 
 def from_rpc_error(error: "grpc.RpcError", request_id: str | None = None) -> FarpointError:
-    """The exception of this package that stands for a failed call, sync or async."""
+    """The exception for a failed call, synchronous or asynchronous."""
     code = error.code().name
     return _make(code, error.details() or code, _details(error.trailing_metadata()), request_id)
 
 
 def from_status(status: "status_pb2.Status", request_id: str | None = None) -> FarpointError:
-    """The exception that stands for one failed request of a stream."""
+    """The exception for a failed request of a stream."""
     code = _STATUS_NAMES[status.code] if 0 <= status.code < len(_STATUS_NAMES) else "UNKNOWN"
     return _make(code, status.message or code, list(status.details), request_id)
 
@@ -197,7 +197,7 @@ def _details(metadata: Iterable[Any] | None) -> "list[AnyMessage]":
         return []
     try:
         return list(status_pb2.Status.FromString(packed).details)
-    except DecodeError:  # details are an extra: the status alone still names the failure
+    except DecodeError:  # the status alone still names the failure
         return []
 
 

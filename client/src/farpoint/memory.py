@@ -1,4 +1,4 @@
-"""Results of GetMemory and TrimMemory as frozen dataclasses: bytes of each device, and trims."""
+"""Results of GetMemory and TrimMemory as frozen dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from farpoint.v1 import admin_pb2 as pb
 
 @dataclass(frozen=True)
 class TrimTotal:
-    """All trims of one reason since the server began."""
+    """All trims of one reason since the server started."""
 
     count: int
     total_ms: float
@@ -19,27 +19,27 @@ class TrimTotal:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The memory of one device; counters begin at 0 with the server."""
+    """Memory of one device; counters start at 0 with the server."""
 
     device: str
-    """As torch names it: "cpu", "cuda:0"."""
+    """Name in torch: "cpu", "cuda:0"."""
     age_ms: float
-    """Since these values were read, between two batches."""
+    """Age of these values, which are read between two batches."""
     allocated_bytes: int
-    """In live tensors; on a CPU, in live blocks of the heap."""
+    """Bytes in live tensors; on a CPU, in live blocks of the heap."""
     reserved_bytes: int
-    """Live and cached."""
+    """Bytes in live and cached blocks."""
     idle_bytes: int
-    """Cached."""
+    """Cached bytes."""
     releasable_bytes: int
     """Bytes that a trim would give back."""
     fragmentation: float
     """The share of the reserved bytes that is cached and cannot be released."""
     free_bytes: int
-    """Of the whole device, over all of its users."""
+    """Free bytes of the whole device, over all of its users."""
     total_bytes: int
     limit_bytes: int
-    """Bytes of the device that the server may hold; 0 is no limit."""
+    """Bytes of the device that the server may use; 0 is no limit."""
     host_cache_bytes: int
     """Pinned host memory, live and cached."""
     host_releasable_bytes: int
@@ -49,38 +49,38 @@ class DeviceMemory:
     """Times that the allocator flushed its cache in the middle of a batch."""
     out_of_memory_count: int
     refused_count: int
-    """Requests that were refused because their bytes would not fit."""
+    """Requests that were refused because they would not fit."""
     healthy: bool
     snapshot: bytes
-    """torch's, pickled; empty unless asked for, and on a CPU."""
+    """torch's memory snapshot, pickled; empty on a CPU, and unless `snapshots` is set."""
     process: int = 0
-    """Index of the server's process that holds it; 0 where there is one."""
+    """Index of the server's process; 0 if there is only one."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a server."""
+    """Memory of a server."""
 
     devices: tuple[DeviceMemory, ...]
     resident_bytes: int
-    """Of the server's processes (RSS)."""
+    """Resident memory of the server's processes (RSS)."""
     allocator_settings: str
     """The value of PYTORCH_ALLOC_CONF; empty on a CPU."""
 
 
 @dataclass(frozen=True)
 class Trim:
-    """A trim that was asked for."""
+    """A requested trim of one device."""
 
     device: str
     duration_ms: float
     returned_bytes: int
     process: int = 0
-    """Index of the server's process; 0 where there is one."""
+    """Index of the server's process; 0 if there is only one."""
 
 
 def read_memory(response: pb.GetMemoryResponse) -> Memory:
-    """The answer of GetMemory."""
+    """Converts a GetMemoryResponse."""
     return Memory(
         devices=tuple(_device(device) for device in response.devices),
         resident_bytes=response.resident_bytes,
@@ -89,12 +89,12 @@ def read_memory(response: pb.GetMemoryResponse) -> Memory:
 
 
 def read_trims(response: pb.TrimMemoryResponse) -> list[Trim]:
-    """The answer of TrimMemory."""
+    """Converts a TrimMemoryResponse."""
     return [Trim(t.device, t.duration_ms, t.returned_bytes, t.process) for t in response.trims]
 
 
 def _device(message: pb.DeviceMemory) -> DeviceMemory:
-    # Every field but one has the same name and meaning here as on the wire.
+    # All fields but one have the same name and meaning as on the wire.
     values = {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
     values["trims"] = {
         member_name(pb.TrimReason, total.reason): _total(total) for total in message.trims

@@ -1,4 +1,4 @@
-"""Results of Encode, Infer, ListModels and LoadModel as frozen dataclasses."""
+"""Results of Encode, ModelInfer, ListModels and LoadModel as frozen dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from farpoint.v1 import tensor_pb2
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stage:
-    """The points of one cloud that a stage of a model keeps: M of them, in order of choice."""
+    """The M points of a cloud that a stage of an encoder keeps, in order of choice."""
 
     indices: NDArray[np.int64]
-    """(M,) int64, rows of the cloud as it was passed in."""
+    """(M,) int64, rows of the cloud as passed."""
     points: Array
-    """(M, 3), the rows themselves, in the cloud's own type."""
+    """(M, 3), the points at these rows, in the type of the cloud."""
     features: NDArray[np.float32]
     """(M, C) float32, one row per point."""
     counts: NDArray[np.int64]
-    """(M,) int64: how many points of the cloud each one stands for; they sum to N."""
+    """(M,) int64: number of points of the cloud that each one represents; the sum is N."""
     mean_distances: NDArray[np.float32]
-    """(M,) float32, in the unit of the coordinates: from each one to the points of the stage
-    before that it stands for, on average."""
+    """(M,) float32, in the unit of the coordinates: mean distance to the points of the previous
+    stage that each one represents."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -41,19 +41,19 @@ class Encoding:
 
     model: str
     stages: tuple[Stage, ...]
-    """In the order of the model; each keeps the first of what the one before it kept."""
+    """In order; each keeps a prefix of the points of the previous one."""
     timings: Timings
     request_id: str
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Inference:
-    """The outputs of a model; ``inference["scores"]`` is one."""
+    """The outputs of a model, by name: ``inference["scores"]``."""
 
     model: str
     outputs: Mapping[str, Array]
-    """By name: (N, ...) for one per point, (M, ...) for one per sample, (...) for one per cloud;
-    with a first dimension of clouds where the points were sent with one."""
+    """By name: (N, ...) per point, (M, ...) per sample, (...) per cloud; with a leading dimension
+    of clouds if the points had one."""
     timings: Timings
     request_id: str
 
@@ -71,22 +71,22 @@ class ModelTensor:
 
     name: str
     scope: str
-    """It has a row for each "point", "sample" or "cloud"."""
+    """"point", "sample" or "cloud": it has a row for each."""
     data_type: str
     row_shape: tuple[int, ...]
-    """Of one row; -1 where any size will do."""
+    """Shape of one row; -1 for any size."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A loaded model: an encoder, or an exported one, which has inputs and outputs."""
+    """A loaded model: an encoder, or an exported model with inputs and outputs."""
 
     name: str
     rates: tuple[float, ...]
-    """The share of its points that each stage keeps."""
+    """The share of points that each stage keeps."""
     feature_channels: int
     attribute_channels: int
-    """Values that it takes with each point, besides the coordinates."""
+    """Attributes per point, in addition to the coordinates."""
     parameter_count: int
     inputs: tuple[ModelTensor, ...] = ()
     """Inputs of `infer`, the points first; empty for an encoder."""
@@ -94,7 +94,7 @@ class Model:
 
 
 def read_model(model: pb.Model) -> Model:
-    """The message in plain values."""
+    """Converts a message."""
     return Model(
         name=model.name,
         rates=tuple(model.rates),

@@ -15,7 +15,7 @@ from farpoint.v1 import tensor_pb2
 
 @dataclass(frozen=True)
 class Timings:
-    """Time of each step of a call, in milliseconds. The clouds of one batch share one."""
+    """Time of each step of a call, in milliseconds; the clouds of a batch share one object."""
 
     queue_ms: float
     """In the server, from acceptance to the start of the work."""
@@ -26,40 +26,40 @@ class Timings:
     wire_ms: float
     """Outside the server: sending, receiving, packing and unpacking."""
     total_ms: float
-    """As the caller waited."""
+    """Time that the caller waited."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sample:
-    """The points chosen from one cloud of N points, m of them, in order of choice.
+    """m points sampled from a cloud of N points, in order of choice.
 
-    Every prefix is a sample too: the first k rows are what asking for k gives. Only a `VoxelGrid`
-    chooses in the order of the rows.
+    Every prefix is a sample: the first k rows are the sample of size k. Only a `VoxelGrid` returns
+    points in the order of the rows.
     """
 
     indices: NDArray[np.int64]
-    """(m,) int64, rows of the cloud as it was passed in; ready to index numpy and torch."""
+    """(m,) int64, rows of the cloud as passed; they index numpy arrays and torch tensors."""
     points: Array
-    """(m, 3), the rows themselves, in the cloud's own type; or the means of voxels, float64 of a
-    float64 cloud and float32 of others."""
+    """(m, 3), the points at these rows, in the type of the cloud; or the means of voxels, float64
+    for a float64 cloud and float32 for others."""
     attributes: Array | dict[str, Array] | None
-    """The attributes at the chosen rows, in the form they were passed in."""
+    """The attributes at these rows, in the form in which they were passed."""
     distances: NDArray[np.float32]
-    """(m,) float32, in the unit of the coordinates: the distance from rows 0..i of the sample to
-    the point of the cloud that is farthest from them, i.e. the covering radius of that prefix.
-    They are not measured for a `VoxelGrid` and `RandomSampling`: (0,)."""
+    """(m,) float32, in the unit of the coordinates: entry i is the covering radius of the first
+    i + 1 samples, the largest distance from any point of the cloud to its nearest sample. (0,) for
+    `VoxelGrid` and `RandomSampling`."""
     timings: Timings
     origin: NDArray[np.float64] | None
-    """(3,) float64: what the server subtracted before it worked in float32; None where it
-    subtracted nothing."""
+    """(3,) float64: the origin that the server subtracted before it narrowed to float32; None if
+    it subtracted nothing."""
     request_id: str
 
     @property
     def covering_radius(self) -> float:
-        """Largest distance from any finite point of the cloud to the nearest chosen one.
+        """Largest distance from any finite point of the cloud to its nearest sample.
 
         Raises:
-            ValueError: of a `VoxelGrid` or `RandomSampling`, for which there are no distances.
+            ValueError: the sample of a `VoxelGrid` or `RandomSampling` has no distances.
         """
         if not len(self.distances):
             raise ValueError("a voxel grid and random rows have no covering distances")
@@ -88,7 +88,7 @@ def _shapes(attributes: Array | dict[str, Array] | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class StreamedSample:
-    """The answer to one cloud of a stream: a sample, or why there is none."""
+    """The answer to one cloud of a stream: a sample or an error."""
 
     index: int
     """Index of the cloud in the stream, from 0."""
@@ -107,13 +107,13 @@ class Device:
     """A CPU or GPU that serves requests."""
 
     name: str
-    """As torch names it: "cpu", "cuda:0"."""
+    """Name in torch: "cpu", "cuda:0"."""
     description: str
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest request that the server accepts."""
+    """Limits of one request."""
 
     message_bytes: int
     request_points: int
@@ -135,7 +135,7 @@ class ServerInfo:
 
 
 def read_server_info(response: pb.GetServerInfoResponse) -> ServerInfo:
-    """The answer of GetServerInfo in plain values."""
+    """Converts a GetServerInfoResponse."""
     limits = response.limits
     return ServerInfo(
         version=response.version,
@@ -148,7 +148,7 @@ def read_server_info(response: pb.GetServerInfoResponse) -> ServerInfo:
 
 
 def member_name(enum: Any, value: int) -> str:
-    """The name of a member without its prefix; the number where a newer server knows more."""
+    """The name of an enum value without its prefix; the number if this client does not know it."""
     if value not in enum.values():
         return str(value)
     prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()

@@ -1,9 +1,9 @@
-"""A farpoint-server in a process of its own, for tests and examples.
+"""Runs a farpoint-server in another process, for tests and examples.
 
     with farpoint.testing.serve() as server, farpoint.Client(server.address) as client:
         sample = client.sample(points, 1024)
 
-Needs the distribution `farpoint-server` in the same environment.
+It needs the distribution `farpoint-server` in the same environment.
 """
 
 import json
@@ -23,11 +23,11 @@ PROGRAM = (sys.executable, "-m", "farpoint_server")
 
 
 def serve(*flags: str, start_timeout: float = START_TIMEOUT_S) -> "LocalServer":
-    """Start a server with its default settings on a free loopback port.
+    """Starts a server with default settings on a free loopback port.
 
     Args:
         flags: Flags of `farpoint-server`, such as "--encoder=default".
-        start_timeout: Seconds until the server must be ready.
+        start_timeout: Seconds within which the server must be ready.
 
     Raises:
         UnavailableError: The server ended before it was ready, or was not ready in time.
@@ -36,13 +36,13 @@ def serve(*flags: str, start_timeout: float = START_TIMEOUT_S) -> "LocalServer":
 
 
 class LocalServer:
-    """A running server; as a context manager it drains and stops on the way out.
+    """A running server; as a context manager it drains and stops at the exit.
 
     Attributes:
-        address: Where gRPC listens, for `farpoint.Client`.
+        address: Address of gRPC, for `farpoint.Client`.
         page: URL of the page; None without `--http-listen`.
         process: The `subprocess.Popen`.
-        log: The server's log, one dict a line, growing.
+        log: Lines of the server's log as dicts, appended as they arrive.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LocalServer:
     def wait_for(
         self, wanted: Callable[[dict[str, Any]], bool], timeout: float = START_TIMEOUT_S
     ) -> dict[str, Any]:
-        """The first line of the log that is wanted, waiting for it if need be.
+        """Waits for the first line of the log for which `wanted` is true.
 
         Raises:
             UnavailableError: The server ended, or the time passed, without such a line.
@@ -94,13 +94,13 @@ class LocalServer:
         raise UnavailableError(f"farpoint-server {how}: {last}")
 
     def stop(self) -> int:
-        """Send SIGTERM, if the server still runs; its exit status, 0 after a clean drain."""
+        """Sends SIGTERM and returns the exit status, 0 after a clean drain."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self, timeout: float = STOP_TIMEOUT_S) -> int:
-        """The exit status, once the log is read to its end; a server that hangs is killed."""
+        """Waits for the end of the server, which it kills after the timeout; its exit status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -125,7 +125,7 @@ class LocalServer:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """A line of the log; what is no JSON, such as a traceback, becomes the event."""
+    """A line of the log; text that is not JSON, such as a traceback, becomes the event."""
     try:
         line = json.loads(text)
     except ValueError:

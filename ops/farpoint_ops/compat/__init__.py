@@ -6,9 +6,7 @@
   Pointcept;
 * `farpoint_ops.compat.pointops.batched` for the batched ``pointops`` of D-PCC and PointWeb;
 * `farpoint_ops.compat.pointnet2_stack` for OpenPCDet's ``pointnet2_stack.pointnet2_utils``;
-* `farpoint_ops.compat.pointnet2_batch_cuda` and `pointnet2_ext` for the extensions below;
-* `farpoint_ops.compat.mmcv`, `torch_cluster`, `pytorch3d` and `knn_cuda` for the point cloud ops
-  of these.
+* `farpoint_ops.compat.torch_cluster`, `pytorch3d` and `knn_cuda` for the point cloud ops of these.
 
 What differs from the originals, for all of them:
 

@@ -58,21 +58,19 @@ def query_and_group(
     radius: float | None,
     k: int,
     *,
-    min_radius: float = 0.0,
     use_xyz: bool = True,
     normalize: bool = False,
     uniformly: bool = False,
     idx: Tensor | None = None,
 ) -> Groups:
-    """Groups of the first k points in a shell, or of the k nearest where `radius` is None.
+    """Groups of the first k points in a ball, or of the k nearest where `radius` is None.
 
     Args:
         xyz: Points (B, N, 3).
         centers: Centers of the groups (B, M, 3).
         features: Features of the points (B, C, N).
-        radius: Outer radius of the shell.
+        radius: Radius of the ball.
         k: Points of a group.
-        min_radius: Inner radius of the shell.
         use_xyz: Whether `joined` begins with coordinates.
         normalize: Whether relative coordinates are divided by the radius.
         uniformly: Whether random ones of the rows found fill a group, instead of the first.
@@ -85,7 +83,7 @@ def query_and_group(
         idx = nearest(xyz, centers, k)[0]
     elif idx is None:
         assert radius is not None
-        idx, counts = neighbors.ball_query(xyz, centers, radius, k, min_radius=min_radius)
+        idx, counts = neighbors.ball_query(xyz, centers, radius, k)
     different = counts.clamp(min=1)
     if uniformly:
         idx = _filled_uniformly(idx, different)

@@ -37,7 +37,7 @@ def sample_farthest_points(
     sizes = _sizes(lengths, points)
     wanted = [K] * len(sizes) if isinstance(K, int) else [int(k) for k in K]
     if len(wanted) != len(sizes):
-        raise ValueError(f"K: expected {len(sizes)} values, one a cloud, got {len(wanted)}")
+        raise ValueError(f"K: expected {len(sizes)} values, one per cloud, got {len(wanted)}")
     counts = [min(k, size) for k, size in zip(wanted, sizes, strict=True)]
     idx = points.new_full((len(sizes), max(wanted, default=0)), -1, dtype=torch.int64)
     taken = [b for b, count in enumerate(counts) if count > 0]

@@ -1,1 +1,1 @@
-"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
+"""The server process: builds its components, serves until a signal, then drains."""

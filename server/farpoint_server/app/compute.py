@@ -19,9 +19,8 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.scheduling.batcher import Batcher, first_done
+from farpoint_server.scheduling.batcher import Batcher, Placement, Scheduler, first_done
 from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Watchdog
-from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
@@ -82,12 +81,12 @@ class Compute:
         )
 
     def _report_engine(self, index: int, healthy: bool) -> None:
-        """While another engine is left, the server serves."""
+        """Whether an engine works."""
         (self._hung.discard if healthy else self._hung.add)(index)
         self._health.report("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
-        """Runs a first batch on each device, loads the models, and takes work from now on.
+        """Runs a first batch on each device, loads the models and starts to accept work.
 
         Args:
             models: As the settings `encoder` and `model` name them.
@@ -100,15 +99,15 @@ class Compute:
         self.monitor.start()
 
     def waiting_requests(self) -> int:
-        """Requests that no engine has begun."""
+        """Number of requests that no engine has started."""
         return sum(batcher.waiting_requests for batcher in self.batchers)
 
     def busy_s(self) -> float:
-        """Seconds that engines have been at batches, of the device where that is least."""
+        """Busy seconds of the engines of the least busy device."""
         return min(batcher.busy_s for batcher in self.batchers)
 
     async def lost(self) -> str:
-        """Returns, with the reason, once only a new process can help."""
+        """Waits until only a restart can help; returns the reason."""
         device = await first_done(
             self.monitor.lost(), *(batcher.died() for batcher in self.batchers)
         )
@@ -118,7 +117,7 @@ class Compute:
         return "scheduler failed"
 
     async def stop(self) -> None:
-        """Takes no more work, and lets the engines' threads end after what they are at."""
+        """Accepts no more work; the engines' threads end after their current batch."""
         await self.monitor.stop()
         for batcher in self.batchers:
             await batcher.stop()

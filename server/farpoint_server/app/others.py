@@ -1,4 +1,4 @@
-"""This process among those of one server: what it answers the others, asks them and takes over."""
+"""This process as one of several of a server: calls to and from the others, and shared state."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
 class PeerProcesses:
-    """The other processes of this server; none where this one is alone.
+    """The other processes of this server, if any.
 
     Args:
         slot: This process.
@@ -29,7 +29,7 @@ class PeerProcesses:
         self._server: PeerServer | None = None
 
     def register(self, servicers: Servicers, models: Registry) -> None:
-        """Has the others be answered."""
+        """Starts to answer the other processes."""
         if self._slot.is_alone:
             return
         server = PeerServer(self._slot.peer_address(self._slot.index), CHANGING)
@@ -49,14 +49,14 @@ class PeerProcesses:
         self._server = server
 
     def wrap(self, path: str, handler: Handler) -> Handler:
-        """A handler that answers for all processes, given the path and the handler of this one."""
+        """Wraps this process's handler of a path so that it answers for all processes."""
         if self._slot.is_alone:
             return handler
         slot = self._slot
         return answer_for_all(self._peers, slot.index, slot.folder / "lock", path, handler)
 
     async def start(self) -> list[str] | None:
-        """Answers the others; the models that they have, None if none of them serves yet."""
+        """Answers the others and returns their models; None if none of them serves yet."""
         if self._server is None:
             return None
         await self._server.start()
@@ -68,12 +68,12 @@ class PeerProcesses:
         return models
 
     def join(self) -> None:
-        """The models are loaded: changes that came meanwhile are made now."""
+        """Applies changes that arrived while the models were loaded."""
         if self._server is not None:
             self._server.joined.set()
 
     async def metrics(self) -> Mapping[int, str] | None:
-        """The metrics of every process, by its index; None where this one is alone."""
+        """The metrics of every process, by index; None if there is only one process."""
         if self._slot.is_alone:
             return None
         own = await asyncio.to_thread(generate_latest, self._registry)
@@ -85,12 +85,12 @@ class PeerProcesses:
         return bool(self._peers) and await self._peers.serve()
 
     async def stop(self) -> None:
-        """Stops answering them."""
+        """Stops answering the other processes."""
         if self._server is not None:
             await self._server.stop()
 
 
 def _sources(models: Registry) -> list[str]:
-    """The loaded models as the setting `encoder` names them: a new process loads the same."""
+    """The loaded models in the form of the setting `encoder`, for a new process."""
     sources = [(model.name, models.sources[model.name]) for model in models.models]
     return [DEFAULT if path is None else f"{name}={path}" for name, path in sources]

@@ -1,4 +1,4 @@
-"""The server: compute, transport and services joined; it serves until a signal, then drains."""
+"""The server: compute, transport and services; it serves until a signal, then drains."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ log = structlog.get_logger("farpoint")
 
 
 class App:
-    """A server and all that it holds; make it with the event loop running.
+    """A server with all its components; create it while the event loop runs.
 
     Raises:
         StartError: the settings do not fit this machine.
@@ -45,7 +45,7 @@ class App:
         instruments = Instruments(registry)
         self._compute = compute = Compute(settings, health, instruments.batches_of, slot)
         metrics = CallMetrics(instruments)
-        self._transport = transport = Transport(settings, slot, metrics, compute.busy_s)
+        self._transport = transport = Transport(settings, slot, metrics, compute)
         services = make_services(settings, compute, transport, health)
         admin_over_http = settings.admin_over_http
         services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)
@@ -54,7 +54,7 @@ class App:
 
     @property
     def calls(self) -> UnaryCalls:
-        """Runs calls that come in otherwise than over a port of the settings."""
+        """Runs calls that do not arrive at a port of the settings."""
         return self._transport.http.exchange.calls
 
     @property
@@ -63,7 +63,7 @@ class App:
         return self._health.is_serving
 
     async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> Fields:
-        """Serves from now on.
+        """Starts to serve.
 
         Args:
             warm: Awaited when all is ready, before any port is open; None to check them first.
@@ -78,7 +78,7 @@ class App:
         return {**addresses, "device": ", ".join(map(str, self._compute.devices))}
 
     async def _serves(self) -> bool:
-        """Whether this process is healthy, or another one, while the supervisor replaces this."""
+        """Whether this process or another one is healthy."""
         return self.is_serving or await self._others.serve()
 
     async def _load(self) -> None:
@@ -89,7 +89,7 @@ class App:
         self._others.join()
 
     async def lost(self) -> str:
-        """Returns, with the reason, once only a new process can help."""
+        """Waits until only a restart can help; returns the reason."""
         return await self._compute.lost()
 
     async def drain(self) -> bool:
@@ -105,7 +105,7 @@ class App:
         return True
 
     async def stop(self, grace_s: float) -> bool:
-        """Closes every connection; calls that are not answered by now are cancelled.
+        """Closes every connection and cancels unanswered calls.
 
         Returns whether there were none of these.
         """

@@ -31,7 +31,7 @@ from farpoint_server.transport.receive import Receiver
 def make_services(
     settings: Settings, compute: Compute, transport: Transport, health: Health
 ) -> Servicers:
-    """All servicers, to be registered."""
+    """All servicers."""
     limits = RequestLimits(
         settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
     )
@@ -94,7 +94,7 @@ def add_gauges(
 
 
 def _waits(compute: Compute) -> dict[str, Callable[[], float]]:
-    """By device, the wait of a request that came now: its engine with the shortest queue."""
+    """The predicted wait of a new request at each device."""
     batchers: dict[str, list[Batcher]] = {}
     for engine, batcher in zip(compute.engines, compute.batchers, strict=True):
         batchers.setdefault(str(engine.device), []).append(batcher)

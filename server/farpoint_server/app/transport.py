@@ -8,6 +8,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from farpoint_server.app.compute import Compute
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import CallMetrics
@@ -41,11 +42,7 @@ class Transport:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        slot: ProcessSlot,
-        metrics: CallMetrics,
-        busy_s: Callable[[], float],
+        self, settings: Settings, slot: ProcessSlot, metrics: CallMetrics, compute: Compute
     ) -> None:
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
@@ -63,7 +60,7 @@ class Transport:
         self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
         interceptor = RequestInterceptor(
             *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
-            LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
+            LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None,
             *(self._auth, self._tracing),
         )
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
@@ -84,7 +81,7 @@ class Transport:
         load: Callable[[], Awaitable[None]],
         warm: Callable[[], Awaitable[object]] | None,
     ) -> Fields:
-        """Opens every port once calls can be answered.
+        """Opens every port; calls must be answerable.
 
         Args:
             services: That can be called over HTTP.
@@ -119,7 +116,7 @@ class Transport:
         }
 
     async def stop(self, grace_s: float) -> None:
-        """Closes every connection; calls that are not answered by then are cancelled."""
+        """Closes every connection and cancels unanswered calls."""
         await self.servers.stop(grace_s)
         if self._auth is not None:
             self._auth.stop()

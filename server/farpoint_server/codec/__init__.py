@@ -1,1 +1,1 @@
-"""Messages to arrays and back. What is wrong raises InvalidRequestError, which names the field."""
+"""Messages to arrays and back. Invalid fields raise InvalidRequestError."""

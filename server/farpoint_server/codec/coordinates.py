@@ -29,7 +29,7 @@ _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32
 
 
 class DecodedSampleRequest(NamedTuple):
-    """The work of one request, and what its response needs."""
+    """The work of one request, and the data for its response."""
 
     request: ParsedSampleRequest
     work: SampleWork | MethodWork
@@ -40,7 +40,9 @@ class DecodedSampleRequest(NamedTuple):
 def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     """Work for the engine; the coordinates are validated here."""
     if request.shared_bytes or not request.points.is_aligned:
-        request = request.owned()
+        attributes = tuple((name, values.owned()) for name, values in request.attributes)
+        sent = request.points.owned()
+        request = request._replace(points=sent, attributes=attributes, shared_bytes=0)
     if request.method is not None:
         return DecodedSampleRequest(request, MethodWork(_for_method(request, request.method)), None)
     lengths, counts = request.lengths, request.sample_counts
@@ -56,7 +58,7 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
 
 
 def _for_method(request: ParsedSampleRequest, method: Method) -> MethodClouds:
-    """Coordinates as they were sent, wider at most: nothing is computed from their differences."""
+    """Coordinates as sent, or widened."""
     lengths, counts = request.lengths, request.sample_counts
     points, is_grid = _widened(request.points), isinstance(method, VoxelGrid)
     needed = None
@@ -76,7 +78,7 @@ def _broadcast(values: Int64s, clouds: int) -> Int64s:
 def to_float32(
     points: TensorView | PackedView, lengths: Int64s
 ) -> tuple[Float32s, Float64s | None]:
-    """The clouds of a request in float32, finite or not, and what was subtracted from each.
+    """The clouds of a request in float32, finite or not, and the origin subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
     shifted in float64 to the first finite point of each cloud before it is narrowed. The fields of
@@ -122,7 +124,7 @@ def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
 
 
 def _origins(points: Float64s, lengths: Int64s) -> Float64s:
-    """The first finite row of each cloud, shape (B, 3); zeros where none is."""
+    """The first finite row of each cloud, shape (B, 3); zeros if there is none."""
     stops = lengths.cumsum()
     starts = stops - lengths
     origins = points[starts]

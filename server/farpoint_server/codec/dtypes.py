@@ -45,7 +45,7 @@ INFERENCE_TYPES = {dtype.inference: dtype for dtype in DTYPES}
 
 
 def dtype_named(name: str) -> DType:
-    """The entry of a dtype that numpy and the manifests of models call by this name."""
+    """The entry of a dtype by its name in numpy and manifests."""
     number = pb.DataType.Value(f"DATA_TYPE_{name.upper()}")
     return next(dtype for dtype in DTYPES if dtype.number == number)
 

@@ -14,7 +14,7 @@ from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
     check_points,
-    enum_name,
+    check_type,
     parse_tensor,
     read_lengths,
 )
@@ -29,7 +29,7 @@ EncodedStage = sampling_pb2.EncodedStage
 
 @dataclass(frozen=True)
 class ParsedEncodeRequest:
-    """A request whose sizes are valid; its values are still to be looked at."""
+    """A request with valid sizes, whose values are not validated yet."""
 
     points: TensorView
     """Shape (P, 3)."""
@@ -44,7 +44,7 @@ class ParsedEncodeRequest:
 def parse_encode_request(
     request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
-    """Validates all that can be validated without looking at a value."""
+    """Validates everything except values."""
     if size > limits.message_bytes:
         larger = request.attributes.ByteSize() > request.points.ByteSize()
         expected = f"a message of at most {limits.message_bytes} bytes"
@@ -74,10 +74,7 @@ def _parse_attributes(
     if shape != (points, channels):
         expected = f"{(points, channels)}, since the model takes {channels} with each point"
         raise InvalidRequestError("attributes.shape", expected, shape)
-    if tensor.data_type not in ATTRIBUTE_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in ATTRIBUTE_TYPES)
-        got = enum_name(tensor_pb2.DataType, tensor.data_type)
-        raise InvalidRequestError("attributes.data_type", f"one of {names}", got)
+    check_type(tensor, ATTRIBUTE_TYPES, "attributes")
     return parse_tensor(tensor, "attributes")
 
 

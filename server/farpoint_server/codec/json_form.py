@@ -36,7 +36,7 @@ def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
 
 
 def parse(fields: dict[str, Any], kind: type[M]) -> M:
-    """The message of an object of JSON; raises InvalidRequestError if it is another."""
+    """The message of a JSON object; raises InvalidRequestError for another value."""
     try:
         return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
     # OverflowError is of integers such as 10^400, which no double holds.

@@ -1,4 +1,4 @@
-"""The method of a SampleRequest with its parameters: which fields it takes, and their values."""
+"""The method of a SampleRequest with its parameters."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite

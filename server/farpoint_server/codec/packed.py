@@ -9,7 +9,7 @@ import numpy.typing as npt
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType, widened
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, enum_name
+from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, type_name
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError, quoted
@@ -29,7 +29,7 @@ class Axis(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A checked description: all that it names lies within `size` bytes."""
+    """A validated description; its fields lie within `size` bytes."""
 
     data_type: DataType
     """Of the points, once they are a tensor."""
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
 
 def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
-    """The description of a packed cloud, whatever its data is; raises InvalidRequestError."""
+    """The description of a packed cloud without its data; raises InvalidRequestError."""
     width, height, step = cloud.width, cloud.height, cloud.point_step
     # One after the other: no number is multiplied before it is known to be small.
     _check_number("width", width, 1, limits.points, "the points that a request may have")
@@ -97,15 +97,15 @@ def _parse_fields(cloud: packed_cloud_pb2.PackedCloud) -> tuple[Axis, Axis, Axis
 
 
 def _span(field: packed_cloud_pb2.PackedField, i: int, step: int) -> tuple[int, int]:
-    """The first byte of a field in a record, and the first behind it."""
+    """The first byte of a field in a record, and the first byte after it."""
     path = f"{PACKED}.fields[{i}]"
     if len(field.name) > MAX_NAME:
         expected = f"at most {MAX_NAME} characters"
         raise InvalidRequestError(f"{path}.name", expected, len(field.name))
     element = ELEMENT_TYPES.get(field.data_type)
     if element is None:
-        name = enum_name(tensor_pb2.DataType, field.data_type)
-        raise InvalidRequestError(f"{path}.data_type", "a DataType of the contract", name)
+        expected = "a DataType of the contract"
+        raise InvalidRequestError(f"{path}.data_type", expected, type_name(field.data_type))
     most = step // element.itemsize
     if field.count > most:
         expected = f"at most {most}, which fill the point_step of {step} bytes"
@@ -144,7 +144,7 @@ _LARGEST_EXACT = 1 << 53
 
 
 class PackedView(NamedTuple):
-    """A packed cloud over the bytes that arrived; to its users points like a `TensorView`."""
+    """A packed cloud over the received bytes, with the interface of a `TensorView`."""
 
     layout: Layout
     data: Buffer
@@ -167,7 +167,7 @@ class PackedView(NamedTuple):
         return (self.layout.points, 3)
 
     def owned(self) -> "PackedView":
-        """With the coordinates copied if they are shared: of the records nothing else is needed."""
+        """The same with shared coordinates copied; other fields are not needed."""
         if not self.is_shared:
             return self
         layout = self.layout
@@ -185,7 +185,7 @@ class PackedView(NamedTuple):
         return PackedView(moved, records.reshape(-1).view(np.uint8).data)
 
     def array(self) -> npt.NDArray[Any]:
-        """The coordinates (P, 3) in float32, or float64 where they need it."""
+        """The coordinates (P, 3) in float32, or float64 if necessary."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
@@ -216,7 +216,7 @@ class PackedView(NamedTuple):
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column that numpy reads at full speed: records of 22 bytes, say, are moved as bytes first.
+    """A column that numpy reads fast: records of odd sizes, such as 22 bytes, are copied first.
 
     Numbers across their natural boundaries take three times as long.
     """

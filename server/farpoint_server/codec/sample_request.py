@@ -12,11 +12,10 @@ from farpoint_server.codec.tensors import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_NAME,
-    Enum,
     RequestLimits,
     TensorView,
     check_points,
-    data_bytes,
+    parse_head,
     parse_tensor,
     read_covering_radius,
     read_lengths,
@@ -41,8 +40,10 @@ _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
 _PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
 _FARTHEST = sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT
 # Read once: an enum makes them anew each time that it is asked.
-_METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
-_POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
+_ENUMS: dict[str, dict[int, str]] = {
+    "method": {number: name for name, number in sampling_pb2.SamplingMethod.items()},
+    "nonfinite_policy": {number: name for name, number in sampling_pb2.NonfinitePolicy.items()},
+}
 
 
 class SampleMessage(NamedTuple):
@@ -56,7 +57,7 @@ class SampleMessage(NamedTuple):
 
 
 class ParsedSampleRequest(NamedTuple):
-    """A request whose sizes and numbers are valid; its coordinates are still to be looked at."""
+    """A request with valid sizes and numbers, whose coordinates are not validated yet."""
 
     points: TensorView | PackedView
     """Shape (P, 3), of one of POINT_TYPES or with fields that become one."""
@@ -81,11 +82,6 @@ class ParsedSampleRequest(NamedTuple):
     """Of the message, which holds its data until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
-
-    def owned(self) -> "ParsedSampleRequest":
-        """With everything copied that the caller could still change."""
-        attributes = tuple((name, values.owned()) for name, values in self.attributes)
-        return self._replace(points=self.points.owned(), attributes=attributes, shared_bytes=0)
 
 
 def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
@@ -126,7 +122,7 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
-    """Validates all that can be validated without looking at a coordinate."""
+    """Validates everything except coordinates."""
     check_message_size(message, limits)
     request = message.request
     _check_enums(request)
@@ -171,7 +167,7 @@ def _parse_points(
     limits: RequestLimits,
     regions: Regions | None,
 ) -> TensorView | PackedView:
-    """The points of a request, whose coordinates are still to be looked at."""
+    """The points of a request, with coordinates that are not validated yet."""
     if request.HasField("packed_cloud"):
         if request.HasField("points"):
             raise InvalidRequestError(PACKED, "nothing but points", "both")
@@ -181,16 +177,10 @@ def _parse_points(
 
 
 def _check_enums(request: sampling_pb2.SampleRequest) -> None:
-    method, policy = request.method, request.nonfinite_policy
-    if method not in _METHOD_NUMBERS:
-        raise _unknown("method", sampling_pb2.SamplingMethod, method)
-    if policy not in _POLICY_NUMBERS:
-        raise _unknown("nonfinite_policy", sampling_pb2.NonfinitePolicy, policy)
-
-
-def _unknown(field: str, enum: Enum, value: int) -> InvalidRequestError:
-    names = ", ".join(name for name, _ in enum.items())
-    return InvalidRequestError(field, f"one of {names}", value)
+    for field, names in _ENUMS.items():
+        value = getattr(request, field)
+        if value not in names:
+            raise InvalidRequestError(field, f"one of {', '.join(names.values())}", value)
 
 
 def _parse_attributes(
@@ -254,7 +244,7 @@ def upload_size(
         points, size = layout.points, layout.size
     else:
         check_points(request.points, limits)
-        points, size = request.points.shape[0], data_bytes(request.points, "points")
+        points, size = request.points.shape[0], parse_head(request.points, "points")[2]
     if size > max_bytes:
         field = name if name == PACKED else "points.shape"
         raise InvalidRequestError(field, f"at most {max_bytes} bytes of points", size)

@@ -1,4 +1,4 @@
-"""Shared-memory regions (memfd) that callers have handed over, by name."""
+"""Shared-memory regions (memfd) of callers, by name."""
 
 import fcntl
 import mmap
@@ -14,7 +14,7 @@ NAME_BYTES = 16
 
 
 class Regions:
-    """Memory that callers own and this process reads.
+    """Memory of callers that this process reads.
 
     A region that is removed stays mapped for as long as a request holds a part of it.
 
@@ -34,7 +34,7 @@ class Regions:
         self._lock = threading.Lock()
 
     def add(self, descriptor: int) -> bytes:
-        """Maps a memory object; returns the name that only its owner learns.
+        """Maps a memory object and returns its name, known only to its owner.
 
         Raises:
             InvalidRequestError: it cannot be taken.
@@ -50,7 +50,7 @@ class Regions:
         return name
 
     def remove(self, name: bytes) -> None:
-        """Forgets a region; its memory is unmapped at once, or after the last request in it."""
+        """Removes a region; its memory is unmapped at once, or after the last request in it."""
         with self._lock:
             memory = self._maps.pop(name)
             self.size -= len(memory)
@@ -98,7 +98,7 @@ class Regions:
 
 
 def _checked_size(descriptor: int) -> int:
-    """Bytes of a memory object that can be read without fear of a signal."""
+    """Bytes of a memory object that can be read without SIGBUS."""
     # First of all, as it asks nothing of the file's owner, who may serve the file (FUSE).
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)

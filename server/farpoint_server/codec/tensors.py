@@ -1,9 +1,9 @@
 """farpoint.v1.Tensor messages as numpy arrays: data type, shape and data are validated."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ MAX_PACKED_FIELDS = 256
 MAX_NAME = 256
 # The row that is chosen first, where a request does not say.
 _FIRST_ROW = np.zeros(1, np.int64)
+_TYPE_NAMES: dict[int, str] = {number: name for name, number in tensor_pb2.DataType.items()}
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,20 @@ class RequestLimits:
     clouds: int
 
 
-class Enum(Protocol):
-    """A generated enum class."""
+def type_name(number: int) -> str:
+    """Name of a DataType for an error; its number if the contract does not have it."""
+    return _TYPE_NAMES.get(number, str(number))
 
-    def items(self) -> Iterable[tuple[str, Any]]: ...
 
-
-def enum_name(enum: Enum, value: int) -> str:
-    """Name of an enum's value for a message; its number if the contract has no such value."""
-    return next((name for name, number in enum.items() if number == value), str(value))
+def check_type(tensor: tensor_pb2.Tensor, types: Sequence[int], field: str) -> None:
+    """Raises InvalidRequestError unless a tensor has one of these types."""
+    if tensor.data_type not in types:
+        expected = f"one of {', '.join(map(type_name, types))}"
+        raise InvalidRequestError(f"{field}.data_type", expected, type_name(tensor.data_type))
 
 
 class TensorView(NamedTuple):
-    """A checked tensor over the bytes that arrived."""
+    """A validated tensor over the received bytes."""
 
     data_type: DataType
     shape: tuple[int, ...]
@@ -58,7 +60,7 @@ class TensorView(NamedTuple):
     """Whether no element lies across its natural boundary, which the kernels need."""
 
     def owned(self) -> "TensorView":
-        """Aligned, and no longer shared: what was checked must still hold when it is used.
+        """The same, aligned and not shared, so that it cannot change after the checks.
 
         The kernels lay out their memory by the values that they read, and read them again. Large
         data is copied without the interpreter's lock.
@@ -69,11 +71,11 @@ class TensorView(NamedTuple):
         return self._replace(data=copied.data, is_shared=False, is_aligned=True)
 
     def array(self) -> npt.NDArray[Any]:
-        """The elements in their shape, without a copy, not to be written."""
+        """The elements in their shape, read-only and without a copy."""
         return np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).reshape(self.shape)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
-        """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
+        """The Tensor of some rows in the type that was sent, copied as bytes."""
         count, *rest = self.shape
         taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
         return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data, checksum)
@@ -94,7 +96,7 @@ def parse_tensor(
         regions: Where it may refer to instead of having data; None where it may not.
     """
     data = tensor.data if data is None else data
-    data_type, shape, size = _head(tensor, field)
+    data_type, shape, size = parse_head(tensor, field)
     arrived = len(data)
     if tensor.HasField("shared_memory"):
         if regions is None or arrived:
@@ -103,7 +105,7 @@ def parse_tensor(
         found = regions.find(tensor.shared_memory, size, field)
         return TensorView(data_type, shape, found, is_shared=True)
     if arrived != size:
-        expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
+        expected = f"{size} bytes for {shape} of {type_name(data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
     # An object's own bytes begin at a boundary of every type.
     is_aligned = (
@@ -128,10 +130,7 @@ def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
 
 def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
     """Checks the type and the shape of the points; raises InvalidRequestError."""
-    if points.data_type not in POINT_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
-        got = enum_name(tensor_pb2.DataType, points.data_type)
-        raise InvalidRequestError("points.data_type", f"one of {names}", got)
+    check_type(points, POINT_TYPES, "points")
     shape = points.shape
     if len(shape) != 2 or shape[1] != 3:
         raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
@@ -139,25 +138,20 @@ def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
         raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
-def data_bytes(tensor: tensor_pb2.Tensor, field: str) -> int:
-    """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
-    return _head(tensor, field)[2]
-
-
-def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
-    """Type and shape of a tensor, and the bytes of its elements."""
+def parse_head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
+    """Type and shape of a tensor, and the bytes of its elements; raises InvalidRequestError."""
     data_type = tensor.data_type
     element = ELEMENT_TYPES.get(data_type)
     if element is None:
-        name = enum_name(tensor_pb2.DataType, data_type)
-        raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
+        expected = "a DataType of the contract"
+        raise InvalidRequestError(f"{field}.data_type", expected, type_name(data_type))
     shape = check_shape(tensor.shape, field)
     # Python integers: a product that overflows 64 bits must not look small.
     return data_type, shape, math.prod(shape) * element.itemsize
 
 
 def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:
-    """The points of each cloud, shape (B,); all of the `points` when no values are given."""
+    """Points of each cloud, shape (B,); by default one cloud of all `points`."""
     if not values:
         return np.array([points])
     if len(values) > limits.clouds:
@@ -172,14 +166,14 @@ def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> I
 
 
 def read_sample_counts(values: Sequence[int], lengths: Int64s) -> Int64s:
-    """The points to choose, shape (B,), or (1,) for all clouds; 1 to N of each."""
+    """Numbers of samples, shape (B,), or (1,) for all clouds; 1 to N each."""
     counts = per_cloud(values, "sample_counts", len(lengths))
     check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
     return counts
 
 
 def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
-    """The rows to choose first, shape (B,), or (1,) for all clouds; 0 where no values are given."""
+    """First rows, shape (B,), or (1,) for all clouds; 0 by default."""
     if not values:
         return _FIRST_ROW
     starts = per_cloud(values, "start_indices", len(lengths))
@@ -188,7 +182,7 @@ def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
 
 
 def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
-    """Stop criterion of a request, if it has one; raises InvalidRequestError."""
+    """Stop radius of a request, if it has one; raises InvalidRequestError."""
     if not request.HasField("covering_radius"):
         return None
     if not request.covering_radius >= 0:

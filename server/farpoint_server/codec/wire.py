@@ -36,11 +36,11 @@ _CHECKSUM_TAG = tensor_pb2.Tensor.CRC32C_FIELD_NUMBER << 3 | FIXED32
 
 
 class UnusualError(Exception):
-    """Something that our own senders never write; protobuf says what it means, if anything."""
+    """An encoding that our own senders never write; protobuf decides its meaning."""
 
 
 def cut(message: memoryview, number: int) -> tuple[bytes, memoryview]:
-    """A message without its only field of a number, which holds bytes, and these bytes.
+    """A message without its only field of this number, and the bytes of that field.
 
     Raises:
         UnusualError: the field is there more than once or not at all, or the message is odd.
@@ -94,7 +94,7 @@ def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
 
 
 def read_varint(message: memoryview, at: int, bits: int = 35) -> tuple[int, int]:
-    """The number at a place, of at most `bits`, and the place behind it; raises UnusualError."""
+    """The varint at a place, of at most `bits`, and the place after it; raises UnusualError."""
     value = 0
     for shift in range(0, bits, 7):
         if at == len(message):
@@ -120,7 +120,7 @@ def nested_head(number: int, size: int) -> bytes:
 
 
 def packed_varint(value: int) -> bytes:
-    """A number as it is written."""
+    """A number as a varint."""
     packed = bytearray()
     while value >= 0x80:
         packed.append(value & 0x7F | 0x80)
@@ -151,7 +151,7 @@ def serialize_tensor(
 def tensor_chunks(
     data_type: int, shape: Sequence[int], data: Buffer, checksum: bool = False
 ) -> list[Buffer]:
-    """The Tensor of elements that are bytes already, as chunks; `data` is not copied."""
+    """The Tensor of elements given as bytes, as chunks; `data` is not copied."""
     chunks = [_tensor_head(data_type, tuple(shape)), nested_head(_DATA, len(data)), data]
     if checksum:
         chunks.append(_CHECKSUM.pack(_CHECKSUM_TAG, tensor_crc(data_type, shape, data)))
@@ -166,7 +166,7 @@ def _tensor_head(data_type: int, shape: tuple[int, ...]) -> bytes:
 
 
 def tensor_crc(data_type: int, shape: Sequence[int], data: Buffer) -> int:
-    """The CRC-32C of a tensor's type, shape and data, as Tensor.crc32c has it."""
+    """The CRC-32C of a tensor's type, shape and data, for Tensor.crc32c."""
     # google_crc32c takes arrays, not memoryviews.
     elements = np.frombuffer(data, np.uint8) if len(data) else b""
     return int(google_crc32c.extend(_head_crc(data_type, tuple(shape)), elements))

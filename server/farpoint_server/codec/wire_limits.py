@@ -133,12 +133,12 @@ _VARINTS = (
 
 @lru_cache(32)
 def limits_of(kind: type[Message], clouds: int = 1) -> Check:
-    """The check of messages of one kind, about at most so many clouds."""
+    """The check of messages of one kind with at most so many clouds."""
     return partial(check_limits, bounds=_bounds_of(kind.DESCRIPTOR, clouds))
 
 
 def _bounds_of(message: Any, clouds: int) -> Bounds:
-    """Of repeated fields there are as many as _MAX_REPEATED says, or one for each cloud."""
+    """Limits of repeated fields: _MAX_REPEATED, or one entry for each cloud."""
     bounds: dict[int, Bound] = {}
     for field in message.fields:
         most = _MAX_REPEATED.get(field.name, clouds) if field.is_repeated else None

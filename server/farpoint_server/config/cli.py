@@ -1,4 +1,4 @@
-"""Command-line flags (argparse), made from the fields of Settings, so that they cannot differ."""
+"""Command-line flags (argparse), generated from the fields of Settings."""
 
 import argparse
 import difflib
@@ -33,7 +33,7 @@ UNITS = {"_s": "SECONDS", "_ms": "MILLISECONDS", "_mib": "MIB", "_bytes": "BYTES
 
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
-    """Settings of the flags, the environment and the file; exits with status 2 if one is wrong.
+    """Reads settings from flags, environment and file; exits with status 2 if one is invalid.
 
     Args:
         arguments: Of the command; those of the process if None.
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Names FARPOINT_... that are no setting, with the setting that each may mean."""
+    """Names FARPOINT_... that are not settings, each with the setting that it may mean."""
     known = {name.upper() for name in Settings.model_fields}
     found = []
     for variable in sorted(environment):
@@ -64,12 +64,12 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line; the usage of sixty flags would bury it."""
+        """Prints one line, without the usage of sixty flags."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def _problem_of_file(path: str) -> str | None:
-    """Why a file is no YAML mapping; None if it is one, or is empty."""
+    """Why a file is not a YAML mapping; None if it is one or is empty."""
     try:
         content = yaml.safe_load(Path(path).read_text())
     except OSError as error:

@@ -1,16 +1,74 @@
-"""Settings of access, HTTP and connections.
+"""Addresses HOST:PORT and unix:PATH, and the settings of access, HTTP and connections.
 
 The docstring of a class is the title of its group in `--help`.
 """
 
+import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode
 
-from farpoint_server.config.addresses import Addresses, HostPort, UnixPath, split_commas
+
+def split_commas(value: Any) -> Any:
+    """Items of a text separated by commas, also within a repeated flag; other values unchanged."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        return value
+    return tuple(item.strip() for part in parts for item in part.split(","))
+
+
+def check_address(address: str) -> str:
+    """The address; raises ValueError unless it is unix:PATH or HOST:PORT."""
+    if not is_unix(address):
+        return _check_host_port(address, "HOST:PORT or unix:PATH")
+    return _check_unix(address, "HOST:PORT or unix:PATH")
+
+
+def split_host_port(address: str) -> tuple[str, int]:
+    """Host without the brackets of IPv6, and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def is_unix(address: str) -> bool:
+    """Whether it is a socket in the file system, which file permissions protect."""
+    return address.startswith("unix:")
+
+
+def is_local(address: str) -> bool:
+    """Whether only this machine can reach it."""
+    host = address.rpartition(":")[0].strip("[]")
+    if is_unix(address) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host_port(address: str, expected: str = "HOST:PORT") -> str:
+    host, _, port = address.rpartition(":")
+    if is_unix(address) or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"expected {expected}, got {address!r}")
+    return address
+
+
+def _check_unix(address: str, expected: str = "unix:PATH") -> str:
+    if not is_unix(address) or address == "unix:":
+        raise ValueError(f"expected {expected}, got {address!r}")
+    return address
+
+
+HostPort: TypeAlias = Annotated[str, AfterValidator(lambda value: _check_host_port(value))]
+UnixPath: TypeAlias = Annotated[str, AfterValidator(lambda value: _check_unix(value))]
+Addresses: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(check_address)], ...],
+    NoDecode,
+    BeforeValidator(split_commas),
+]
 
 
 def _check_origin(origin: str) -> str:
@@ -32,27 +90,27 @@ class AccessSettings(BaseSettings):
     tls_certificate: Path | None = Field(
         None,
         description="PEM file with the server's certificate and its chain. With it every "
-        "HOST:PORT takes TLS alone. Files of TLS are read again when they change.",
+        "HOST:PORT accepts only TLS. TLS files are read again when they change.",
     )
     tls_key: Path | None = Field(
-        None, description="PEM file with the key of the certificate, without a passphrase."
+        None, description="PEM file with the certificate's key, without a passphrase."
     )
     tls_client_ca: Path | None = Field(
         None,
-        description="PEM file with the authorities of client certificates. With it clients over "
-        "TLS must show one (mTLS).",
+        description="PEM file with the authorities of client certificates. With it clients "
+        "over TLS need a certificate (mTLS).",
     )
     tokens_file: Path | None = Field(
         None,
-        description="File of bearer tokens, one a line: NAME SCOPES TOKEN, with the scopes sample "
-        "and admin. With it calls other than health and reflection need a token. Read again when "
-        "it changes.",
+        description="File of bearer tokens, one per line: NAME SCOPES TOKEN, with the scopes "
+        "sample and admin. With it all calls except health and reflection need a "
+        "token. Read again when it changes.",
     )
     admin_listen: Addresses = Field(
         (),
         description="Address of the admin service: HOST:PORT or unix:PATH. Beyond loopback it "
-        "needs tokens_file or tls_client_ca. Addresses of listen and http_listen may be repeated "
-        "here, and then serve both.",
+        "needs tokens_file or tls_client_ca. An address of listen or http_listen "
+        "may be repeated here and then serves both.",
     )
 
 
@@ -61,25 +119,27 @@ class HttpSettings(BaseSettings):
 
     http_listen: HostPort | None = Field(
         None,
-        description="HOST:PORT of HTTP: the page, unary calls (Connect, JSON too), /metrics "
-        "(Prometheus) and /healthz. Calls need TLS and tokens as over gRPC, the rest does not.",
+        description="HOST:PORT for HTTP: the page, unary calls (Connect, also JSON), /metrics "
+        "(Prometheus) and /healthz. Calls need TLS and tokens as over gRPC, the "
+        "rest does not.",
     )
     http_origins: Origins = Field(
         (),
-        description="Origin whose web pages may call over HTTP, such as https://viewer.example, "
-        "or * for any. Repeat the flag, or separate by commas. Without it only the server's own "
-        "page may. On loopback also the host names by which a proxy asks for this server.",
+        description="Origin whose web pages may call over HTTP, such as "
+        "https://viewer.example, or * for any. Repeat the flag, or separate by "
+        "commas. Default: only the server's own page. On loopback also the host "
+        "names that a proxy forwards.",
     )
     max_http_connections: int = Field(
         256,
         ge=1,
-        description="Most connections of http_listen. A further one replaces a silent or stalled "
-        "one, or gets 503 if there is none.",
+        description="Maximum number of connections of http_listen. A further one replaces a "
+        "silent or stalled one; without such a one it gets 503.",
     )
     probe_listen: HostPort | None = Field(
         None,
-        description="HOST:PORT of /healthz and /readyz alone, in plain text even with TLS, for "
-        "the probes of an orchestrator.",
+        description="HOST:PORT for /healthz and /readyz only, in plain text even with TLS, "
+        "for the probes of an orchestrator.",
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -95,54 +155,57 @@ class ConnectionSettings(BaseSettings):
     max_connections: int = Field(
         1024,
         ge=1,
-        description="Most connections of one listening address; a further one is closed. Keep it "
-        "below the limit of open files.",
+        description="Maximum number of connections of one listening address; a further one is "
+        "closed. Keep it below the limit of open files.",
     )
     max_streams: int = Field(
-        1024, ge=1, description="Most calls at once on one connection; others wait in the client."
+        1024,
+        ge=1,
+        description="Maximum number of concurrent calls on one connection; others "
+        "wait in the client.",
     )
     handshake_timeout_s: float = Field(
-        10.0, gt=0, description="Seconds in which a new connection has to begin TLS and HTTP/2."
+        10.0, gt=0, description="Seconds within which a new connection must begin TLS and HTTP/2."
     )
     idle_timeout_s: float = Field(
         3600.0,
         gt=0,
-        description="Seconds after which a connection without a call is closed, and a SampleStream "
-        "that sends nothing ends. Health watches stay.",
+        description="Seconds after which a connection without calls is closed and a silent "
+        "SampleStream ends. Health watches stay open.",
     )
     send_timeout_s: float = Field(
         30.0,
         gt=0,
-        description="Seconds that a peer may let an answer wait, plus one for each 256 KiB of it. "
-        "Then its connection is closed, with all of its calls.",
+        description="Seconds that a peer may leave an answer unread, plus one for each 256 "
+        "KiB. After that its connection is closed with all of its calls.",
     )
     max_connection_age_s: float | None = Field(
         None,
         gt=0,
-        description="Seconds, give or take a tenth, after which a connection takes no further "
-        "calls, so that its client connects anew, perhaps to a newer server.",
+        description="Seconds (within a tenth) after which a connection accepts no further "
+        "calls, so that its client reconnects, perhaps to a newer server.",
     )
     max_connection_age_grace_s: float | None = Field(
         None,
         gt=0,
-        description="Seconds after which the remaining calls of such a connection are cut off.",
+        description="Seconds after which the remaining calls of such a connection are cancelled.",
     )
     compression: Literal["on", "off"] = Field(
         "off",
-        description="Whether callers may compress messages with gzip or deflate; otherwise such a "
-        "call is UNIMPLEMENTED. Coordinates gain little by it, and a small message may then take "
-        "much memory.",
+        description="Whether callers may compress messages with gzip or deflate; otherwise "
+        "such a call is UNIMPLEMENTED. Coordinates compress badly, and a small "
+        "message may then take much memory.",
     )
     load_reports: Literal["on", "off"] = Field(
         "on",
-        description="Whether answers over gRPC report the server's load (ORCA), for clients that "
+        description="Whether gRPC responses report the server's load (ORCA), for clients that "
         "balance over several servers.",
     )
     shared_memory_listen: UnixPath | None = Field(
         None,
-        description="unix:PATH of a socket on which callers on this machine share memory, so that "
-        "Sample reads from it instead of receiving. Linux only.",
+        description="unix:PATH of a socket on which callers of this machine share memory, so "
+        "that Sample reads their clouds without receiving them. Linux only.",
     )
     max_shared_memory_bytes: int = Field(
-        1 << 30, ge=1, description="Most bytes of memory that all callers together share."
+        1 << 30, ge=1, description="Maximum number of bytes that all callers together share."
     )

@@ -19,9 +19,16 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import Addresses, is_local, is_unix, split_commas
 from farpoint_server.config.limits import MemorySettings, ModelSettings, RequestSettings
-from farpoint_server.config.network import AccessSettings, ConnectionSettings, HttpSettings
+from farpoint_server.config.network import (
+    AccessSettings,
+    Addresses,
+    ConnectionSettings,
+    HttpSettings,
+    is_local,
+    is_unix,
+    split_commas,
+)
 
 # Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
 # 16 the network or the device is the bound as a rule, and each process takes memory.
@@ -40,38 +47,41 @@ class BasicSettings(BaseSettings):
     listen: Addresses = Field(
         ("127.0.0.1:50051",),
         min_length=1,
-        description="Address to serve on: HOST:PORT (port 0 takes a free one) or unix:PATH. "
-        "Repeat the flag, or separate by commas. Beyond loopback give TLS and tokens too, unless "
-        "you trust the network.",
+        description="Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or "
+        "unix:PATH. Repeat the flag, or separate by commas. Beyond loopback set "
+        "TLS and tokens too, unless you trust the network.",
     )
     device: Devices = Field(
         ("auto",),
         min_length=1,
-        description="Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or auto:all "
-        "(the CPU and every GPU). Name it in production, so that a missing GPU is an error. "
-        "Repeat the flag, or separate by commas; a request goes where it ends first.",
+        description="Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or "
+        "auto:all (the CPU and every GPU). Name it in production, so that a "
+        "missing GPU is an error. Repeat the flag, or separate by commas; a "
+        "request goes to the device that is predicted to finish it first.",
     )
     cpu_threads: int = Field(
         0,
         ge=0,
-        description="Threads of each CPU engine. By default the batches that run at a time share "
-        "the available cores; with a number one runs at a time, for each CPU of --device.",
+        description="Threads of each CPU engine, which then runs one batch at a time. 0 "
+        "shares the available cores: among the devices, and with --device cpu "
+        "alone among up to 8 batches at a time.",
     )
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
         1,
-        description="Processes that share the addresses HOST:PORT, for more small requests than "
-        "one event loop can take; auto is one for two cores, 16 at most. Limits of points, bytes "
-        "and memory, threads and GPUs are divided among them. Linux only.",
+        description="Processes that share the addresses HOST:PORT, for more small requests "
+        "than one event loop can serve; auto is one per two cores, 16 at most. "
+        "They share the limits of points, bytes and memory, the threads and the "
+        "GPUs. Linux only.",
     )
     config: Path | None = Field(
-        None, description="YAML file with any of these settings, keys written with underscores."
+        None, description="YAML file with any of these settings; keys are written with underscores."
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="Format of log lines; auto is console on a terminal and else json."
+        "auto", description="Format of log lines; auto is console on a terminal, else json."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
-        description="Least severe line to log; info has the ready line and one for each request.",
+        description='Lowest level to log; info has the line "ready" and one line per request.',
     )
 
 

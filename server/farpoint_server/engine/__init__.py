@@ -1,1 +1,1 @@
-"""One device: batches are launched on it, and copied to it and back."""
+"""One device: its thread, batches, and copies to a GPU and back."""

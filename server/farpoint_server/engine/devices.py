@@ -64,14 +64,14 @@ def describe_missing_code(device: torch.device) -> str:
 
 
 def available_cores() -> int:
-    """Cores that this process may run on."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cores_each(chosen: Sequence[torch.device], cores: int) -> int:
-    """The cores for each CPU engine of a process, where several share those that it may use."""
+    """Cores of each CPU engine of a process."""
     engines = sum(device.type == "cpu" for device in chosen)
     return max(1, cores // max(1, engines))
 

@@ -1,4 +1,4 @@
-"""Engine of one device: a thread that runs batches and all else that touches the device."""
+"""Engine of one device: a thread that runs batches and everything else on the device."""
 
 import asyncio
 import threading
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Pending(Generic[Answer]):
-    """The answer to one request of a batch that is on its way to a GPU and back."""
+    """The answer to one request of a batch in flight on a GPU."""
 
     answers: "Future[list[Answer]]"
     place: int
@@ -90,7 +90,7 @@ class Engine:
         self._threads = [EngineThread(name, prepare) for _ in range(at_once)]
 
     async def start(self) -> None:
-        """Runs a first batch, so that the first request does not pay for what is made lazily.
+        """Runs a first batch, so that the first request does not wait for lazy initialization.
 
         Raises:
             StartError: the kernels hold no code for this GPU.
@@ -125,7 +125,7 @@ class Engine:
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
-        """The answer to small work, at once and on the event loop; None if it has to wait.
+        """Runs small work at once on the event loop; None if it must wait.
 
         What fails here is left to `run`, which knows what the failure means.
         """
@@ -140,18 +140,18 @@ class Engine:
         return answers[0] if isinstance(answers, list) else None
 
     def check(self, predicted_bytes: int) -> None:
-        """Raises TooLargeError for work that this device can never do."""
+        """Raises TooLargeError for work that can never fit this device."""
         try:
             self.memory.check(predicted_bytes)
         except TooLarge as error:
             raise _service_error(error) from error
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Runs a function on a thread of the engine, after the batch that is on it."""
+        """Runs a function on a thread of the engine after its current batch."""
         return await self._threads[0].call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
-        """Runs a function once the long batch that runs now has ended, before the next one.
+        """Runs a function after the current long batch, before the next one.
 
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
@@ -172,7 +172,7 @@ class Engine:
         return await asyncio.shield(threads[0].call(alone))
 
     def stop(self) -> None:
-        """Lets the threads end after the batches that they are at."""
+        """Ends the threads after their current batches."""
         if self.background is not None:
             self.background.stop()
         for thread in self._threads:
@@ -190,7 +190,7 @@ class Engine:
             raise _service_error(error) from error
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline) -> list[Any]:
-        """Overlaps the batch with the one before only where memory allows."""
+        """Overlaps the batch with the previous one only if memory allows."""
         fits = self.memory.has_headroom(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if fits else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
@@ -220,7 +220,7 @@ class Engine:
 
 
 def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
-    """Raises TooLargeError for work that none of the engines can ever do."""
+    """Raises TooLargeError for work that can never fit any engine."""
     for engine in engines[:-1]:
         with suppress(TooLargeError):
             engine.check(predicted_bytes)
@@ -235,7 +235,7 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):
         return TooLargeError(str(finding))
-    return OverloadedError(str(finding), RETRY_MS["memory"])
+    return OverloadedError(str(finding), RETRY_MS)
 
 
 def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> Pipeline | None:
@@ -247,7 +247,7 @@ def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> 
 
 
 def _accept_read_only_arrays() -> None:
-    """Has torch give its one warning about arrays that it must not write; the kernels only read.
+    """Consumes torch's single warning about read-only arrays; the kernels only read.
 
     A message's bytes are read-only, and torch warns of such memory once in a process.
     """

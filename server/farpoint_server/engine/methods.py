@@ -23,7 +23,7 @@ POINT_BYTES = 256
 
 
 def method_bytes(points: int) -> int:
-    """Bytes that a voxel grid or random rows take on the device at most."""
+    """Maximum bytes of a voxel grid or random rows on the device."""
     return int(MARGIN * POINT_BYTES * points)
 
 
@@ -52,7 +52,7 @@ class MethodWork(SoloWork[Samples]):
 
     @property
     def gpu_cost_ns(self) -> int:
-        """The same on a GPU: the copies of its points are most of it."""
+        """The same on a GPU, mostly for copies of points."""
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count
 
     @property
@@ -81,7 +81,7 @@ class MethodWork(SoloWork[Samples]):
         device: torch.device,  # noqa: ARG002
         pipeline: Pipeline | None,
     ) -> "list[Samples] | Future[list[Samples]]":
-        """Its samples. Once it has begun it is finished, whether or not a caller still waits."""
+        """Its samples. Work that has started is not cancelled."""
         if self.cancelled[0]:
             return [Samples(np.empty(0, np.int32), None)]
         if pipeline is not None:

@@ -1,4 +1,4 @@
-"""asyncio tasks that poll each device's memory manager, which trims between batches."""
+"""asyncio tasks that poll the memory manager of each device, which trims between batches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,22 +43,22 @@ class MemoryMonitor:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to poll."""
+        """Starts to poll."""
         self._tasks = [asyncio.create_task(self._watch(engine)) for engine in self.engines]
 
     async def stop(self) -> None:
-        """Trims nothing and reports nothing from now on."""
+        """Stops trimming and reporting."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def lost(self) -> str:
-        """Returns, with the reason, once no device works in this process, or not this monitor."""
+        """Waits until no device works, or this monitor fails; returns the reason."""
         await self._ended.wait()
         return "memory monitor failed" if self._gave_up else "device failed"
 
     async def trim(self, engine: Engine, *, force: bool) -> tuple[float, int] | None:
-        """Trims an engine's memory: at the next moment without work, or after the running batch.
+        """Trims an engine's memory when it has no work, or after the running batch.
 
         Returns:
             Seconds and bytes returned; None if it could not be done.
@@ -76,7 +76,7 @@ class MemoryMonitor:
             await asyncio.sleep(GAP_POLL_S)
 
     async def poll(self, engine: Engine) -> None:
-        """Has the engine's thread look at its memory, and trim if the policy asks for it."""
+        """Makes the engine's thread read its memory, and trim if the policy requires it."""
         await engine.call(lambda: engine.memory.poll(self._waiting()))
         await self._report_health()
 
@@ -91,7 +91,7 @@ class MemoryMonitor:
             self._ended.set()
 
     async def _guard(self, engine: Engine, step: Awaitable[None]) -> bool:
-        """Whether a step succeeds; an error is reported, and may mean that the device is lost."""
+        """Whether a step succeeds; an error is reported, and may mark the device as lost."""
         try:
             await step
         except Exception as error:
@@ -102,7 +102,7 @@ class MemoryMonitor:
         return True
 
     async def _report_health(self) -> None:
-        # The work of one that is not goes to another (scheduling/placement.py).
+        # The work of one that is not goes to another (Placement).
         devices = any(engine.memory.snapshot.healthy for engine in self.engines)
         healthy = devices and not self._gave_up
         if healthy != self._healthy:

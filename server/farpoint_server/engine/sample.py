@@ -1,4 +1,4 @@
-"""Batches of Sample requests: made, sliced where memory is short, run, and split into answers."""
+"""Batches of Sample requests: built, split when memory is short, run, and divided into answers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -37,7 +37,7 @@ _Array = TypeVar("_Array", Float32s, Int64s)
 # Not frozen: that takes four times as long to make, and every request makes one.
 @dataclass(eq=False, slots=True)
 class SampleWork:
-    """One Sample request; those that wait together run as one batch."""
+    """One Sample request; waiting ones run as one batch."""
 
     clouds: Clouds
     point_count: int = field(init=False)
@@ -60,13 +60,9 @@ class SampleWork:
 
     @property
     def gpu_cost_ns(self) -> int:
-        """Nanoseconds that a GPU is predicted to take, alone and with the copies."""
+        """Predicted nanoseconds on a GPU, including copies."""
         longest = int(self.clouds.sample_counts.max())
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
-
-    def retry_copy(self) -> "SampleWork":
-        """Itself: a batch has the flags of cancelled requests."""
-        return self
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -111,7 +107,7 @@ class SampleBatch:
         return SampleBatch(self.requests[requests], self.cancelled[first : self._ends[end - 1]])
 
     def cancel(self, index: int) -> None:
-        """Leaves the clouds of the request at `index` unfinished."""
+        """Cancels the clouds of the request at `index`."""
         end = self._ends[index]
         self.cancelled[end - len(self.requests[index].lengths) : end] = 1
 
@@ -189,7 +185,7 @@ class SampleBatch:
 # A request is predicted three times on its way, and streams repeat their sizes.
 @lru_cache(1024)
 def sample_bytes(points: int, clouds: int, samples: int) -> int:
-    """Bytes that sampling takes on the device at most, inputs and answers included."""
+    """Maximum bytes on the device, including inputs and answers."""
     tensors = [points * size for size in POINT_TENSORS]
     tensors += [samples * size for size in SAMPLE_TENSORS]
     tensors.append(clouds * CLOUD_BYTES)
@@ -197,7 +193,7 @@ def sample_bytes(points: int, clouds: int, samples: int) -> int:
 
 
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
-    """The samples of each request, on a CPU, from the thread that calls.
+    """The samples of each request on a CPU, computed on the calling thread.
 
     Args:
         requests: One or more, with B clouds together.
@@ -219,13 +215,13 @@ def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
 
 
 def _sample_count(clouds: Clouds) -> int:
-    """Points that are wanted of all clouds together."""
+    """Number of samples of all clouds together."""
     counts = clouds.sample_counts
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())
 
 
 def most_samples(clouds: Clouds) -> Float64s:
-    """The most samples that each cloud can have when it ends at its radius, shape (B,).
+    """The maximum number of samples of each cloud with a stop radius, shape (B,).
 
     Each was farther than the radius from those before. So balls of half of it around them do not
     overlap; they lie in the cloud's box, widened by half of it on each side, and fill at most 0.74
@@ -241,7 +237,7 @@ def most_samples(clouds: Clouds) -> Float64s:
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
-    """Some clouds of a request, which have these rows."""
+    """A part of a request: some clouds, with these rows."""
     return replace(
         clouds,
         points=clouds.points[rows],
@@ -278,7 +274,7 @@ def _kernel_inputs(requests: Sequence[Clouds]) -> _KernelInputs:
 
 
 def _radii(requests: Sequence[Clouds]) -> Float32s | None:
-    """Stop radius of each cloud, negative for one that has none."""
+    """Stop radius of each cloud; negative if it has none."""
     if all(clouds.covering_radius is None for clouds in requests):
         return None
     given = [-1.0 if c.covering_radius is None else c.covering_radius for c in requests]
@@ -286,7 +282,7 @@ def _radii(requests: Sequence[Clouds]) -> Float32s | None:
 
 
 def _join(arrays: Sequence[_Array]) -> _Array:
-    """A request that is alone in its batch is not copied."""
+    """The points of a batch; a single request is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
@@ -314,7 +310,7 @@ def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None)
 
 
 def _ended(clouds: Clouds, samples: Samples) -> Samples:
-    """Without the places behind the sample at which a covering radius ended a cloud."""
+    """Removes the places after the sample at which a covering radius ended a cloud."""
     if clouds.covering_radius is None:
         return samples
     kept = samples.rows >= 0

@@ -19,12 +19,12 @@ NICENESS = 10
 
 
 def can_lower_priority() -> bool:
-    """Whether a single thread can be given a lower priority: niceness is per thread on Linux."""
+    """Whether one thread can get a lower priority: niceness is per thread on Linux."""
     return sys.platform == "linux"
 
 
 def lower_priority() -> None:
-    """Has the calling thread, and those that it starts from now on, run behind others."""
+    """Lowers the priority of the calling thread and of threads that it starts."""
     if can_lower_priority():
         thread = threading.get_native_id()
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
@@ -40,7 +40,7 @@ def prepare_thread(cpu_threads: int, is_background: bool) -> None:
 
 
 class SharedCores:
-    """The cores of batches that run at a time: a batch alone has all, and others with it a part.
+    """The cores of concurrent batches: a single batch has all of them, several share them.
 
     Most models gain little from a second thread, so several batches are worth more than one.
     """
@@ -49,7 +49,7 @@ class SharedCores:
         self._cores, self._batches, self._lock = cores, 0, threading.Lock()
 
     def run(self, batch: Callable[[], T]) -> T:
-        """Runs a batch on the calling thread, with as many threads as it may have now."""
+        """Runs a batch on the calling thread with its current share of threads."""
         with self._lock:
             self._batches += 1
             threads = max(1, self._cores // self._batches)
@@ -63,7 +63,7 @@ class SharedCores:
 
 
 def background_threads(cpu_threads: int, *, lowered: bool) -> int:
-    """Threads of long work on a CPU that short work has `cpu_threads` of.
+    """Threads of long work on a CPU whose short work has `cpu_threads`.
 
     All of them at a lowered priority; else half, so that cores are left for short work.
     """
@@ -88,7 +88,7 @@ def inline_limit_ns(cores: int) -> int:
 
 @dataclass(eq=False)
 class _Call:
-    """One function on its way there, and its result on the way back."""
+    """A function for the thread, and its result."""
 
     function: Callable[[], Any] | None
     answer: "asyncio.Future[Any]"
@@ -136,11 +136,11 @@ class EngineThread:
 
     @property
     def calls(self) -> int:
-        """Calls that have not ended; the number does not change until the event loop goes on."""
+        """Unfinished calls; constant until the event loop continues."""
         return self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
-        """The result of the function, which runs after those that were given before.
+        """Runs a function after those submitted earlier, and returns its result.
 
         If the future is cancelled before, the function does not run.
         """
@@ -150,7 +150,7 @@ class EngineThread:
         return answer
 
     def stop(self) -> None:
-        """Lets the thread end after what it was given."""
+        """Ends the thread after the submitted functions."""
         self._calls.put(None)
 
     def _run(self) -> None:

@@ -22,7 +22,7 @@ Solo = TypeVar("Solo", bound="SoloWork[Any]")
 
 @dataclass(frozen=True)
 class Clouds:
-    """The clouds of one request, one after the other, checked and ready to be sampled."""
+    """The validated clouds of one request, concatenated."""
 
     points: Float32s
     """Shape (P, 3)."""
@@ -38,7 +38,7 @@ class Clouds:
 
 
 class VoxelGrid(NamedTuple):
-    """One point of each voxel that has any."""
+    """Voxel grid: one point of each occupied voxel."""
 
     voxel_size: float
     select: Literal["first", "nearest_mean", "mean"]
@@ -46,7 +46,7 @@ class VoxelGrid(NamedTuple):
 
 
 class RandomRows(NamedTuple):
-    """Rows at random, without replacement."""
+    """Random rows without replacement."""
 
     seeds: tuple[int, ...]
     """One for each cloud."""
@@ -58,7 +58,7 @@ Method: TypeAlias = VoxelGrid | RandomRows
 
 @dataclass(frozen=True)
 class MethodClouds:
-    """The clouds of one request for another method than the farthest points, likewise."""
+    """The same for a request for another method."""
 
     points: Float32s | Float64s
     """Shape (P, 3)."""
@@ -78,7 +78,7 @@ def halves(lengths: Int64s) -> Iterator[tuple[slice, slice]]:
 
 
 class Samples(NamedTuple):
-    """The answer to one request: its S samples, one cloud after the other."""
+    """The answer to one request: its S samples, cloud after cloud."""
 
     rows: Int32s
     """Shape (S,): rows of the clouds' points."""
@@ -116,7 +116,7 @@ class ModelInput:
 
 
 class StageOutput(NamedTuple):
-    """One stage of an encoder for B clouds: the S points it keeps, one cloud after the other."""
+    """One stage of an encoder for B clouds: the S points it keeps, cloud after cloud."""
 
     lengths: Int64s
     """Shape (B,): points kept of each cloud."""
@@ -143,14 +143,14 @@ Part = TypeVar("Part", bound=tuple[Any, ...])
 
 
 def concatenated(parts: Sequence[Part]) -> Part:
-    """Named tuples of arrays, or of None, as one: each field end to end."""
+    """Concatenates each field of named tuples of arrays or None."""
     make: Callable[..., Part] = type(parts[0])
     columns = zip(*parts, strict=True)
     return make(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
 class Batch(SliceableBatch, Protocol[Answer]):
-    """Requests of one kind that an engine runs together."""
+    """Requests with one batch key that an engine runs together."""
 
     @property
     def point_count(self) -> int:
@@ -170,7 +170,7 @@ class Batch(SliceableBatch, Protocol[Answer]):
         """
 
     def cancel(self, index: int) -> None:
-        """Leaves the request at `index` unfinished, where that is still possible."""
+        """Cancels the request at `index` if it is still possible."""
 
 
 class Work(Protocol[Answer]):
@@ -178,7 +178,7 @@ class Work(Protocol[Answer]):
 
     @property
     def batch_key(self) -> Hashable:
-        """Requests with the same key may run as one batch; None is a batch by itself."""
+        """Requests with the same key may run as one batch; None runs alone."""
 
     @property
     def cost_key(self) -> str:
@@ -190,14 +190,11 @@ class Work(Protocol[Answer]):
 
     @property
     def cost_ns(self) -> int:
-        """Nanoseconds that it is predicted to take on a CPU."""
+        """Predicted nanoseconds on a CPU."""
 
     @property
     def gpu_cost_ns(self) -> int:
-        """The same on a GPU that has nothing else to do, with the copies there and back."""
-
-    def retry_copy(self) -> "Work[Answer]":
-        """The same request for another engine, not cancelled."""
+        """Predicted nanoseconds on an idle GPU, including copies."""
 
     @staticmethod
     def batch(requests: Sequence[Any]) -> Batch[Answer]:
@@ -206,21 +203,17 @@ class Work(Protocol[Answer]):
 
 @dataclass(frozen=True)
 class SoloWork(Generic[Answer]):
-    """A request that is a batch by itself."""
+    """A request that runs alone."""
 
     cancelled: list[bool] = field(default_factory=lambda: [False], kw_only=True)
     """Shared with its halves."""
     batch_key: ClassVar[None] = None
 
-    def retry_copy(self: Solo) -> Solo:
-        """The same request, not cancelled."""
-        return replace(self, cancelled=[False])
-
     @staticmethod
     def batch(requests: Sequence[Solo]) -> Solo:
-        """The only request."""
+        """A copy of the only request with a new cancel flag, to run on another device."""
         (request,) = requests
-        return request
+        return replace(request, cancelled=[False])
 
     def __len__(self) -> int:
         return 1
@@ -229,14 +222,14 @@ class SoloWork(Generic[Answer]):
         return self
 
     def cancel(self, index: int) -> None:  # noqa: ARG002
-        """Keeps it from beginning, if it has not begun yet."""
+        """Cancels it unless it has started."""
         self.cancelled[0] = True
 
 
 # Not frozen: that takes four times as long to make, and every request makes one.
 @dataclass(slots=True)
 class Outcome(Generic[Answer]):
-    """The answer to one request and where the time went, in milliseconds."""
+    """The answer to one request and its times in milliseconds."""
 
     result: Answer
     queue_ms: float

@@ -15,11 +15,11 @@ ASYNC_BACKEND = "its statistics are missing, which the memory manager reads"
 
 
 class AllocatorOptionError(ValueError):
-    """The environment asks torch's allocator for something this server cannot live with."""
+    """The environment has an allocator option that the memory manager does not support."""
 
 
 def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
-    """Leaves exactly one variable for the allocator, and returns its value.
+    """Sets exactly one variable for the allocator and returns its value.
 
     What the operator has set wins over what is chosen here.
 

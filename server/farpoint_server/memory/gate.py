@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
+    """A readers-writer gate whose writer gives up, or with `insist` blocks new readers.
 
     Readers are batches: from before the first allocation on the device until the answer has been
     copied from it. Writers are trims.
@@ -24,7 +24,7 @@ class Gate:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A batch; waits only for a trim that runs or that insists."""
+        """A batch; waits only for a running or insisting trim."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and not self._insisting)
             self.readers += 1
@@ -34,7 +34,7 @@ class Gate:
             self.leave()
 
     def enter(self) -> bool:
-        """A batch that does not wait; where it may go ahead, it ends with `leave`."""
+        """Enters without waiting, if possible; the batch ends with `leave`."""
         with self._lock:
             if self._writing or self._insisting:
                 return False
@@ -50,7 +50,7 @@ class Gate:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
-        """Keeps a batch inside after its `reading` has ended, until what is returned is called.
+        """Keeps a batch inside after its `reading`, until the returned function is called.
 
         Must be called by a thread that is reading; what is returned may be called by any.
         """
@@ -59,7 +59,7 @@ class Gate:
         return self.leave
 
     def wait_until_empty(self, timeout_s: float) -> bool:
-        """Waits, outside, for a moment without batches; whether there was one in time."""
+        """Waits outside until no batch is inside; whether that happened in time."""
         with self._changed:
             self.waiting += 1
             empty = self._changed.wait_for(lambda: not self.readers, timeout_s)
@@ -68,7 +68,7 @@ class Gate:
 
     @contextmanager
     def exclusive(self, timeout_s: float = 0) -> Iterator[bool]:
-        """A trim that lets no new batch in while it waits for those inside; by default it gives up.
+        """A trim that admits no new batch while it waits for those inside; by default it gives up.
 
         Must not wait on a thread that is itself reading. Yields whether all left in time.
         """

@@ -60,7 +60,7 @@ class Glibc:
         self.name = f"glibc {library.gnu_get_libc_version().decode()}"
 
     def set_options(self, environ: Mapping[str, str]) -> dict[str, int]:
-        """Nothing is set where the operator has an opinion: MALLOC_… or GLIBC_TUNABLES."""
+        """Sets options unless MALLOC_… or GLIBC_TUNABLES is set."""
         if any(name.startswith(_OPERATOR) for name in environ):
             return {}
         set_ = self._library.mallopt
@@ -75,7 +75,7 @@ class Glibc:
 
 
 class UnknownMalloc:
-    """One that is left alone; its numbers are zeros."""
+    """Another malloc, which is not managed; its numbers are zeros."""
 
     name = "unknown"
 
@@ -94,19 +94,19 @@ Malloc: TypeAlias = Glibc | UnknownMalloc
 
 @cache
 def detect() -> Malloc:
-    """The malloc of this process; a preloaded one comes before the C library's."""
+    """The malloc of this process; a preloaded one takes precedence."""
     return find(ctypes.CDLL(None))
 
 
 def find(library: ctypes.CDLL) -> Malloc:
-    """The malloc among the symbols of a library: glibc's, or one that is left alone."""
+    """The malloc among the symbols of a library: glibc's, or one that is not managed."""
     is_replaced = any(hasattr(library, name) for name in _REPLACEMENTS)
     is_glibc = all(hasattr(library, name) for name in _CALLS)
     return Glibc(library) if is_glibc and not is_replaced else UnknownMalloc()
 
 
 class Heap:
-    """malloc's heap. malloc keeps what is freed; a trim gives its whole pages back.
+    """malloc's heap. malloc caches freed memory; a trim returns whole pages.
 
     malloc says how much of its heap is free, but not how much of that is resident: with glibc,
     pages that a trim gave back still count as free. So what is releasable is measured against the
@@ -145,7 +145,7 @@ class Heap:
         self._settle(used)
 
     def trim_host(self) -> None:
-        """Nothing: on a CPU the heap is the device."""
+        """Does nothing: on a CPU the heap is the device."""
 
     def capturing(self) -> bool:
         return False
@@ -154,7 +154,7 @@ class Heap:
         return None
 
     def _settle(self, used: int) -> None:
-        """Measures what is resident and neither live nor releasable: stacks, other allocators.
+        """Measures resident memory that is neither live nor releasable: stacks, other allocators.
 
         Blocks that were live a moment ago (`used`) and are no more count as releasable.
         """
@@ -173,13 +173,13 @@ def resident_bytes() -> int:
 
 
 def anonymous_bytes() -> int:
-    """Resident bytes that no file backs: heap, stacks, arenas; 0 where /proc is missing."""
+    """Resident anonymous bytes: heap, stacks, arenas; 0 where /proc is missing."""
     resident, shared = _pages()
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
 def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headroom:
-    """RAM that can still be had, page cache that would make way included.
+    """Available RAM, including reclaimable page cache.
 
     The tighter of the machine and the cgroup (version 2) counts. Zeros, i.e. unknown, where the
     system is not Linux.
@@ -207,7 +207,7 @@ def _pages() -> tuple[int, int]:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """The numbers of a file with a name and a number in each line."""
+    """The numbers of a file with lines of a name and a number."""
     try:
         rows = (line.split() for line in path.read_text().splitlines())
         return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

@@ -38,15 +38,15 @@ class Manager(Trimmer):
     """
 
     def hold(self) -> Callable[[], None]:
-        """Has the batch that calls this count as in flight until what is returned is called."""
+        """Keeps the calling batch in flight until the returned function is called."""
         return self._gate.hold_shared()
 
     def has_headroom(self, predicted: int) -> bool:
-        """Whether a batch fits with those in flight, uncut, and with nothing to be flushed."""
+        """Whether a whole batch fits next to those in flight, without a flush of the cache."""
         return not self.bounded or self._budget.fits_uncut(predicted)
 
     def check(self, predicted: int) -> None:
-        """Raises TooLarge for work of `predicted` bytes that this device can never do."""
+        """Raises TooLarge for work of `predicted` bytes that can never fit this device."""
         if not self.bounded:
             return
         try:
@@ -61,7 +61,7 @@ class Manager(Trimmer):
         forward: Callable[[Batch], list[Answer]],
         explain: Callable[[OutOfMemory | DeviceLost], Exception] = lambda finding: finding,
     ) -> list[Answer | Exception]:
-        """The answer to each request of a batch, or the error that it gets instead.
+        """The answer or the error of each request of a batch.
 
         Args:
             batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
@@ -92,7 +92,7 @@ class Manager(Trimmer):
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs work too small to be budgeted, while the engine's thread has nothing to do.
+        """Runs work too small for a budget while the engine's thread is idle.
 
         Args:
             forward: Answers it. Its errors say nothing of the device yet.
@@ -110,7 +110,7 @@ class Manager(Trimmer):
             self._last_work = self._clock()
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch, cut where its predicted bytes pass a share of what is there."""
+        """The batch, cut if its predicted bytes exceed a share of the available memory."""
         most = self._budget.batch_bytes()
         begin = size = 0
         for end in range(len(batch)):
@@ -124,7 +124,7 @@ class Manager(Trimmer):
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        """The answers of a batch, in halves where it does not fit or memory runs out."""
+        """The answers of a batch, in halves if it does not fit or memory runs out."""
         if self.bounded and not self._may_begin(part):
             refusal = "others hold the memory that the request needs"
             return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
@@ -155,7 +155,7 @@ class Manager(Trimmer):
         return run_in_halves(part, run_half, "memory ran out while the request was worked on")
 
     def _may_begin(self, part: Batch) -> bool:
-        """Whether a batch fits now, or else after those that run on other threads."""
+        """Whether a batch fits now, or after the batches of other threads."""
         may_begin = partial(
             self._budget.may_begin,
             part.predicted_bytes,
@@ -234,6 +234,6 @@ def manager_of(
 
 
 def thresholds_of(device: torch.device, idle_s: float | None) -> Thresholds:
-    """The policy's constants for a device, with the operator's `idle_s` where there is one."""
+    """The policy's constants for a device, with the operator's `idle_s` if set."""
     thresholds = CUDA_THRESHOLDS if device.type == "cuda" else CPU_THRESHOLDS
     return thresholds if idle_s is None else replace(thresholds, idle_s=idle_s)

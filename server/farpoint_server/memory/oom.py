@@ -1,4 +1,4 @@
-"""Memory that may run out: the budget of batches, the errors, and batches cut in halves."""
+"""Running out of memory: the budget of batches, the errors, and batches cut in halves."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -19,15 +19,15 @@ SMALL_BYTES = 1 << 20
 
 
 class OutOfMemory(Exception):  # noqa: N818  a finding, which may be an answer
-    """One request needs more memory than there is, even alone and after a trim."""
+    """A request needs more memory than is available, even alone and after a trim."""
 
 
 class TooLarge(OutOfMemory):
-    """One request needs more than the device could ever give."""
+    """A request needs more memory than the device has."""
 
 
 class DeviceLost(Exception):  # noqa: N818
-    """The device does not work any more in this process; only a restart helps."""
+    """The device no longer works in this process; only a restart helps."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -40,7 +40,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_sticky(error: BaseException) -> bool:
-    """Whether every later call on the device will fail too: an illegal address, a lost GPU."""
+    """Whether every later call on the device fails too: an illegal address, a lost GPU."""
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 
@@ -49,11 +49,11 @@ Batch = TypeVar("Batch", bound="SliceableBatch")
 
 
 class SliceableBatch(Protocol):
-    """Requests that run together, and can be cut where memory is short."""
+    """Requests that run together and can be cut if memory is short."""
 
     @property
     def predicted_bytes(self) -> int:
-        """Bytes that it takes on the device at most, inputs and answers included."""
+        """Maximum bytes on the device, including inputs and answers."""
 
     def __len__(self) -> int:
         """Requests."""
@@ -62,16 +62,16 @@ class SliceableBatch(Protocol):
         """A batch of some of the requests."""
 
     def halve(self: Batch) -> tuple[Batch, Batch] | None:
-        """Two parts of a batch of one request; None where it cannot be cut."""
+        """Two parts of a batch of one request; None if it cannot be cut."""
 
     def join(self, first: Any, second: Any) -> Any:
-        """The answer to a halved request from those to its halves, of which this is the first."""
+        """Joins the answers to the halves of a request; this is the first half."""
 
 
 def run_in_halves(
     batch: Batch, run: Callable[[Batch], list[Answer | OutOfMemory]], refusal: str
 ) -> list[Answer | OutOfMemory]:
-    """The answers of `run` to two halves of a batch, or of its only request, joined again.
+    """The joined answers of `run` for two halves of a batch or of its only request.
 
     Args:
         batch: One request or more.
@@ -92,7 +92,7 @@ def run_in_halves(
 
 
 class Budget:
-    """Bytes that a device has for batches, now and at best, and whether a batch fits.
+    """Memory that a device has for batches, now and at best.
 
     Args:
         allocator: Of the device.
@@ -116,7 +116,7 @@ class Budget:
         self._capacity = max(0, best - stats.allocated)
 
     def headroom(self, stats: Stats, max_age_s: float = HEADROOM_AGE_S) -> Headroom:
-        """The device's headroom: what others take as of at most `max_age_s` ago, we as of now."""
+        """The device's headroom; the use by other processes is at most `max_age_s` old."""
         now, (headroom, reserved, seen) = self._clock(), self._seen
         if now - seen >= max_age_s:
             self._seen = headroom, reserved, _ = self._allocator.headroom(), stats.reserved, now
@@ -124,7 +124,7 @@ class Budget:
         return Headroom(min(max(0, free), headroom.total), headroom.total)
 
     def check(self, predicted: int) -> None:
-        """Raises TooLarge for a request of `predicted` bytes that this device can never do."""
+        """Raises TooLarge for a request of `predicted` bytes that can never fit this device."""
         if predicted > self._capacity:
             raise TooLarge(
                 f"the request needs about {predicted} bytes on {self._allocator.name}, which can "
@@ -132,12 +132,12 @@ class Budget:
             )
 
     def batch_bytes(self) -> float:
-        """Bytes that one batch may take now if it can be cut."""
+        """Bytes that a divisible batch may take now."""
         stats = self._allocator.stats()
         return BATCH_SHARE * self._available(stats, self.headroom(stats))
 
     def fits_uncut(self, predicted: int) -> bool:
-        """Whether a batch fits now without being cut, and without a flush of the cache."""
+        """Whether a whole batch fits now without a flush of the cache."""
         stats = self._allocator.stats()
         headroom = self.headroom(stats)
         most = min(
@@ -146,7 +146,7 @@ class Budget:
         return predicted <= most
 
     def may_begin(self, predicted: int, trim: Callable[[], object]) -> bool:
-        """Whether a batch may begin, after a `trim` where only that can make it fit.
+        """Whether a batch may start, after a `trim` if it fits only then.
 
         If neither the cache nor the free memory can hold the batch, but both together can, the
         allocator would flush its cache itself, in the middle of the batch.
@@ -172,7 +172,7 @@ class Budget:
         return max(stats.idle, headroom.free - self._reserve)
 
     def _available(self, stats: Stats, headroom: Headroom) -> int:
-        """Bytes that a batch may take now, after a trim if need be."""
+        """Bytes that a batch may take now, after a trim if necessary."""
         limit = headroom.total if self.limit is None else self.limit
         left = headroom.free + stats.releasable - self._reserve
         return max(0, min(limit - stats.allocated, left))

@@ -1,4 +1,4 @@
-"""Options of the memory manager, and the policy that decides when cached memory goes back.
+"""Options of the memory manager, and the policy of trims.
 
 Reading this loads no torch.
 """
@@ -66,7 +66,7 @@ CPU_THRESHOLDS = Thresholds(idle_s=2.0, interval_s=2.0, min_trim_bytes=8 * MIB)
 
 
 class TrimPolicy:
-    """Decides when a device's cache goes back. Whether a batch runs is the trimmer's business."""
+    """Decides when to trim a device; the trimmer checks that no batch runs."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         self.thresholds = thresholds
@@ -76,7 +76,7 @@ class TrimPolicy:
         self._available = inf
 
     def is_due(self, now: float) -> bool:
-        """Whether the last trim was long enough ago."""
+        """Whether enough time has passed since the last trim."""
         return now - self._last_trim >= self.thresholds.interval_s
 
     def decide(
@@ -109,7 +109,7 @@ class TrimPolicy:
     def trimmed(
         self, now: float, reason: Reason, before: Stats, left: Stats, headroom: Headroom
     ) -> None:
-        """Remembers a trim: when it was, and what it could not release, which is not tried again.
+        """Records the time of a trim and what it could not release, which is not tried again.
 
         Args:
             now: When it began.
@@ -136,12 +136,12 @@ class OomTracker:
         self._times: deque[float] = deque(maxlen=OOMS)
 
     def add(self, now: float) -> None:
-        """Counts a batch that ran out, at `now` seconds."""
+        """Counts a batch that ran out of memory, at `now` seconds."""
         self.count += 1
         self._times.append(now)
         full = len(self._times) == OOMS
         self.is_unhealthy |= full and now - self._times[0] < OOMS_S
 
     def after_trim(self, *, has_headroom: bool) -> None:
-        """A trim that freed enough makes the device healthy again."""
+        """Makes the device healthy again if a trim freed enough."""
         self.is_unhealthy &= not has_headroom

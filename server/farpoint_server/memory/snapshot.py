@@ -1,4 +1,4 @@
-"""Memory of a device at one moment, and the allocator that it is read from."""
+"""Memory of a device at one moment, and the interface of its allocator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Stats:
-    """Bytes of one allocator at one moment, and what it has counted since the process began."""
+    """Bytes of an allocator at one moment, and its counters since the process started."""
 
     allocated: int = 0
     """In live tensors; on a CPU, in live blocks of malloc."""
@@ -50,7 +50,7 @@ class Headroom:
 
 
 class Allocator(Protocol):
-    """One device's memory. All calls come from the thread that runs the batches."""
+    """Allocator of one device; called only on the thread that runs the batches."""
 
     name: str
     """As torch names the device: "cpu", "cuda:0"."""
@@ -62,20 +62,20 @@ class Allocator(Protocol):
         """Free bytes over all processes; a driver call, so not for every request."""
 
     def trim(self) -> None:
-        """Gives every releasable byte of the device back. Waits for the device."""
+        """Returns every releasable byte of the device; synchronizes with it."""
 
     def trim_host(self) -> None:
-        """Gives cached host memory back."""
+        """Returns cached host memory."""
 
     def capturing(self) -> bool:
         """Whether a CUDA graph is being captured, when a trim would be illegal."""
 
     def snapshot(self) -> bytes | None:
-        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        """Every segment and block, pickled for torch's viewer; None on a CPU."""
 
 
 class Reason(str, Enum):
-    """Why a trim was made; the first two are decided by the policy."""
+    """Reason of a trim; the policy decides the first two."""
 
     HARD = "hard"
     IDLE = "idle"
@@ -96,7 +96,7 @@ class Trims:
     returned_bytes: int = 0
 
     def add(self, seconds: float, returned_bytes: int) -> "Trims":
-        """With one more trim."""
+        """The total with one more trim."""
         return Trims(
             self.count + 1,
             self.seconds + seconds,
@@ -107,7 +107,7 @@ class Trims:
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """One device at one moment. Counters begin at 0 with the process."""
+    """One device at one moment; counters start at 0 with the process."""
 
     device: str
     taken: float = 0.0

@@ -19,7 +19,7 @@ Report = Callable[..., object]
 
 @dataclass(frozen=True)
 class TrimRecord:
-    """One trim that was made."""
+    """One trim."""
 
     reason: Reason
     seconds: float
@@ -76,23 +76,23 @@ class Trimmer:
 
     @property
     def snapshot(self) -> MemorySnapshot:
-        """The latest look at memory."""
+        """The latest snapshot of memory."""
         # A look may have begun before another thread found the device lost.
         return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
 
     def before_host_trim(self, give_back: Callable[[], None]) -> None:
-        """Has `give_back` be called before each trim of host memory, with nothing in flight."""
+        """Registers a function to call before each trim of host memory, with nothing in flight."""
         self._before_host_trim.append(give_back)
 
     def failed(self, error: Exception) -> Exception:
-        """The meaning of a batch's error: DeviceLost if the device no longer works."""
+        """Translates a batch's error: DeviceLost if the device no longer works."""
         if not is_sticky(error):
             return error
         self.is_lost = True
         return DeviceLost(str(error).splitlines()[0])
 
     def poll(self, waiting: int) -> TrimRecord | None:
-        """Looks at memory, and trims if the policy asks for it and nothing is in flight.
+        """Reads memory, and trims if the policy requires it and nothing is in flight.
 
         Args:
             waiting: Requests in the queue.
@@ -112,7 +112,7 @@ class Trimmer:
         return trim
 
     def trim_if_idle(self, waiting: int) -> TrimRecord | None:
-        """Trims now, on request, if nothing is in flight or queued."""
+        """Trims on request if nothing is in flight or queued."""
         return None if waiting else self._trim_if_quiet(Reason.REQUEST)
 
     def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:
@@ -121,11 +121,11 @@ class Trimmer:
             return self._trim(reason) if entered else None
 
     def dump(self) -> bytes | None:
-        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        """Every segment and block, pickled for torch's viewer; None on a CPU."""
         return None if self.is_lost else self._allocator.snapshot()
 
     def _trim_if_quiet(self, reason: Reason) -> TrimRecord | None:
-        """Trims if no batch is inside the gate; else does nothing and returns None."""
+        """Trims if no batch is inside the gate; else returns None."""
         with self._gate.exclusive() as entered:
             return self._trim(reason) if entered else None
 
@@ -148,7 +148,7 @@ class Trimmer:
         return self._record(TrimRecord(reason, seconds, max(0, returned)), before, left)
 
     def _release(self, *, host: bool) -> float:
-        """Trims the device and, if `host`, the caches of host memory; the seconds it took."""
+        """Trims the device and, if `host`, the caches of host memory; returns the seconds."""
         begun = time.perf_counter()
         self._allocator.trim()
         if host:

@@ -1,4 +1,4 @@
-"""Clouds of several requests as the arguments of one call of a program, and its outputs as theirs.
+"""Batches clouds of several requests into one call of a program, and splits its outputs.
 
 A manifest names the axes of rows and of clouds; a request has rows first. Everything else follows.
 """
@@ -28,7 +28,7 @@ class Cloud(NamedTuple):
 
 
 def split(request: ModelInput) -> list[Cloud]:
-    """The clouds of a request, not copied."""
+    """The clouds of a request, as views."""
     clouds, end = [], 0
     for index, length in enumerate(request.lengths.tolist()):
         part = slice(end, end + length)
@@ -42,7 +42,7 @@ def split(request: ModelInput) -> list[Cloud]:
 def groups(
     lengths: Int64s, most_rows: int = CALL_ROWS, most_clouds: int | None = None, spread: int = 2
 ) -> Iterator[Int64s]:
-    """The clouds that share a padded call, shortest first, by their places.
+    """Indices of the clouds that share a padded call, shortest first.
 
     Args:
         lengths: Of all clouds.
@@ -63,7 +63,7 @@ def groups(
 
 
 def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
-    """The clouds that share each call, by their places."""
+    """Indices of the clouds that share each call."""
     if not manifest.has_clouds:
         yield from np.arange(len(lengths))[:, None]
         return
@@ -120,7 +120,7 @@ def results(
 
 
 def merged(manifest: Manifest, clouds: Sequence[Mapping[str, Array]]) -> dict[str, ProgramOutput]:
-    """The outputs of a request from those of its clouds."""
+    """Joins the outputs of a request's clouds."""
     outputs = {}
     for spec in manifest.outputs:
         arrays = [cloud[spec.name] for cloud in clouds]
@@ -153,7 +153,7 @@ def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> 
 
 
 def padded(arrays: Sequence[Array], lengths: Int64s) -> Array:
-    """The rows of each cloud (N, ...) as one array (B, N, ...) with zeros behind the short ones."""
+    """The rows of each cloud (N, ...) as one array (B, N, ...), padded with zeros."""
     if len(arrays) == 1:
         return arrays[0][None]
     if (lengths == lengths[0]).all():
@@ -171,7 +171,7 @@ def _parts(
     clouds: Sequence[Cloud],
     counts: Array | None,
 ) -> list[Array]:
-    """The part of an output that is of each cloud, rows first."""
+    """The part of an output for each cloud, rows first."""
     lengths = [cloud.length for cloud in clouds] if spec.role is Role.PER_POINT else None
     if counts is not None:
         lengths = [int(count) for count in counts]

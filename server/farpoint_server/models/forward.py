@@ -55,11 +55,11 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of its longest cloud by itself: where memory is short, requests are cut to that."""
+        """Bytes of its longest cloud alone, to which a request can be cut."""
         return self._bytes_of(int(self.clouds.lengths.max()))
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[list[StageOutput]]:
-        """Every stage for all clouds, by the encoder that is on the device."""
+        """Every stage for all clouds, by the device's copy of the encoder."""
         if self.cancelled[0]:
             return [[]]
         return [run_encoder(self.encoders[device], self.clouds, pipeline)]
@@ -112,7 +112,7 @@ def _arguments(clouds: Sequence[Cloud]) -> list[Array]:
 def _run(
     encoder: DensityEncoder, inputs: Sequence[Array], pipeline: Pipeline | None
 ) -> Iterator[Sequence[Array]]:
-    """Of each stage indices, counts, features, mean distances and lengths, in host memory."""
+    """Indices, counts, features, mean distances and lengths of each stage, in host memory."""
 
     def kernel(
         points: torch.Tensor, attributes: torch.Tensor, lengths: torch.Tensor | None = None
@@ -134,7 +134,7 @@ def _run(
 
 
 def _split(stage: Sequence[Array]) -> list[StageOutput]:
-    """A stage of each cloud by itself, without padding."""
+    """A stage split by cloud, without padding."""
     indices, counts, features, distances = stage[:4]
     lengths = stage[4].tolist() if len(stage) > 4 else [indices.shape[1]] * len(indices)
     return [

@@ -15,8 +15,9 @@ from farpoint_models.programs import ProgramError, load_program
 from farpoint_models.programs.program import Flat, Program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import SoloWork
+from farpoint_server.engine.types import ModelInput, SoloWork
 from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
+from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.program import ROW_BYTES, LoadedProgram, ProgramBatch
 from farpoint_server.models.trial import sample_request, try_program
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder that is ready, on each device. It stays usable while it is referenced."""
+    """A loaded encoder, on each device; usable as long as it is referenced."""
 
     name: str
     config: EncoderConfig
@@ -36,8 +37,12 @@ class LoadedEncoder:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """Number of parameters."""
         return sum(p.numel() for p in next(iter(self.encoders.values())).parameters())
+
+    def work(self, clouds: ModelInput) -> EncodeWork:
+        """A request."""
+        return EncodeWork(self.encoders, clouds, cost_key=f"encode {self.name}")
 
 
 LoadedModel: TypeAlias = LoadedEncoder | LoadedProgram
@@ -89,7 +94,7 @@ async def _load_program(name: str, path: Path, engines: Sequence[Engine]) -> Loa
 
 @dataclass(frozen=True)
 class WarmUp(SoloWork[T]):
-    """A first run on a device, as a batch that is not cut.
+    """The first run on a device, as a batch that cannot be cut.
 
     Args:
         forward: Runs it, given the device.
@@ -112,7 +117,7 @@ class WarmUp(SoloWork[T]):
 
 
 def _on_device(program: Program, device: torch.device) -> Flat:
-    """A copy whose weights are ready: batches compute on a stream that does not wait for others."""
+    """A copy with its weights in place: batches use a stream that does not wait for others."""
     run = program.on(device)
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
@@ -120,7 +125,7 @@ def _on_device(program: Program, device: torch.device) -> Flat:
 
 
 def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
-    """A copy that has run once, so that no request pays for what is made lazily."""
+    """A copy that has run once, so that no request waits for lazy initialization."""
 
     def forward(device: torch.device, _: Pipeline | None) -> DensityEncoder:
         ready = copy.deepcopy(encoder).to(device)
@@ -134,7 +139,7 @@ def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
 
 
 def _trial_of(loaded: LoadedProgram) -> WarmUp[tuple[float, int]]:
-    """Two runs: the first makes what is made lazily, the second measures a row: ns, and bytes."""
+    """Nanoseconds and bytes per row, from a second run after a first that initializes."""
     request = sample_request(loaded.manifest)
     batch = ProgramBatch(loaded, [request])
 
@@ -153,7 +158,7 @@ def _trial_of(loaded: LoadedProgram) -> WarmUp[tuple[float, int]]:
 
 
 def _allocated(device: torch.device) -> int:
-    """Bytes in tensors of a GPU, where a new peak begins; 0 on a CPU, which cannot tell."""
+    """Bytes in tensors of a GPU, and resets its peak; 0 on a CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.reset_peak_memory_stats(device)

@@ -1,4 +1,4 @@
-"""Requests to an exported program: what shares a call, what it costs, and how it runs."""
+"""Requests to an exported program: batching, cost and execution."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ PROGRAM_NS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class LoadedProgram:
-    """A program that is ready, on each device. It stays usable while it is referenced."""
+    """A loaded program, on each device; usable as long as it is referenced."""
 
     name: str
     manifest: Manifest
@@ -61,12 +61,12 @@ class ProgramWork:
 
     @property
     def cost_key(self) -> str:
-        """The program's name: its time is predicted apart from that of others."""
+        """The program's name: each program has its own time predictions."""
         return f"infer {self.program.name}"
 
     @property
     def batch_key(self) -> LoadedProgram | None:
-        """The program itself, if its manifest lets requests share a call."""
+        """The program, if its manifest lets requests share a call."""
         return None if self.program.manifest.batching is Batching.ALONE else self.program
 
     @property
@@ -79,16 +79,12 @@ class ProgramWork:
 
     @property
     def gpu_cost_ns(self) -> int:
-        """The same on a GPU: the first call on the server's device has set the time of a row."""
+        """The same on a GPU, from the first call on that device."""
         return self.cost_ns
-
-    def retry_copy(self) -> "ProgramWork":
-        """Itself: a batch has the flags of cancelled requests."""
-        return self
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of what a request is cut to where memory is short."""
+        """Bytes of the smallest part that a request can be cut to."""
         lengths, manifest = self.request.lengths, self.program.manifest
         is_cut = _is_cut(self.program, self.request)
         rows = int(lengths.max()) if is_cut else call_rows(lengths, manifest)
@@ -100,7 +96,7 @@ class ProgramWork:
 
 
 class ProgramBatch:
-    """Requests to one program; those that are cancelled before it begins are left out."""
+    """Requests to one program, except those cancelled before it starts."""
 
     def __init__(
         self,
@@ -130,7 +126,7 @@ class ProgramBatch:
         return ProgramBatch(self.program, self.requests[requests], self.cancelled[requests])
 
     def cancel(self, index: int) -> None:
-        """Leaves a request out, if the batch has not begun yet."""
+        """Cancels a request unless the batch has started."""
         self.cancelled[index] = True
 
     def halve(self) -> "tuple[ProgramBatch, ProgramBatch] | None":
@@ -147,7 +143,7 @@ class ProgramBatch:
         return {name: concatenated([part, second[name]]) for name, part in first.items()}
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[Outputs]:
-        """The outputs of each request, by the program that is on the device.
+        """The outputs of each request, by the device's copy of the program.
 
         Raises:
             InvalidRequestError: the program refuses one of them.
@@ -165,7 +161,7 @@ class ProgramBatch:
 
 
 def _is_cut(program: LoadedProgram, request: ModelInput) -> bool:
-    """Whether the clouds of a request may run apart from one another."""
+    """Whether the clouds of a request may run separately."""
     manifest = program.manifest
     is_whole = manifest.batching is Batching.ALONE and manifest.has_clouds
     return len(request.lengths) > 1 and not is_whole

@@ -25,7 +25,7 @@ log = structlog.get_logger("farpoint.models")
 
 
 class Readiness(Protocol):
-    """Health of each model, as a service of its own name."""
+    """Health of each model, as a service with its name."""
 
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""
@@ -34,11 +34,11 @@ class Readiness(Protocol):
         """Adds a service."""
 
     def forget(self, service: str) -> None:
-        """Takes a service away."""
+        """Removes a service."""
 
 
 class Registry:
-    """Loads and unloads models while others are used. Belongs to the event loop.
+    """Loads and unloads models while others are in use; used on the event loop.
 
     Args:
         engines: One of each device, which gets a copy of every model.
@@ -54,7 +54,7 @@ class Registry:
 
     @property
     def models(self) -> list[LoadedModel]:
-        """Models that are ready; the first serves requests that name none."""
+        """Loaded models; the first serves requests that name none."""
         return list(self._models.values())
 
     def get(self, name: str) -> LoadedModel:
@@ -78,7 +78,7 @@ class Registry:
         return model
 
     async def load(self, name: str, path: Path | None, *, is_tried: bool = True) -> LoadedModel:
-        """Reads a model and warms it up; then it takes the place of the one of the same name.
+        """Reads a model and warms it up, then replaces the one of the same name.
 
         Args:
             name: What requests call it.
@@ -98,7 +98,7 @@ class Registry:
         return model
 
     async def load_all(self, specifications: Sequence[str]) -> None:
-        """Loads what the settings name; raises StartError."""
+        """Loads the models of the settings; raises StartError."""
         for specification in specifications:
             name, _, path = specification.partition("=")
             try:

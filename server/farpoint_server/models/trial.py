@@ -1,4 +1,4 @@
-"""A program's first load and run in a process of its own, which may fail without harm.
+"""Trial load and run of a program in a separate process, which may fail without harm.
 
 `python -m farpoint_server.models.trial PATH SECONDS RUNS` prints why the program at PATH cannot be
 served, if it can't.
@@ -58,7 +58,7 @@ async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> 
 
 
 def main(path: Path, timeout_s: int, *, runs: bool) -> None:
-    """Loads and runs a program; prints the reason where that fails."""
+    """Loads and runs a program; prints the reason if that fails."""
     # Also if the server ends meanwhile.
     signal.alarm(timeout_s)
     torch.set_num_threads(1)
@@ -93,7 +93,7 @@ def sample_request(manifest: Manifest) -> ModelInput:
 
 
 def _data_bytes() -> int:
-    """Bytes that RLIMIT_DATA counts so far."""
+    """Bytes that RLIMIT_DATA counts now."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:"))
 

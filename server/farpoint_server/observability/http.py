@@ -61,7 +61,7 @@ class MergedMetrics(CollectorRegistry):
         self._texts = texts
 
     def collect(self) -> Iterable[Metric]:
-        """The families of all processes; the format wants the samples of one family together."""
+        """The families of all processes, with the samples of each family together."""
         families: dict[str, Metric] = {}
         for index, text in sorted(self._texts.items()):
             for family in text_string_to_metric_families(text):

@@ -57,13 +57,13 @@ def configure(settings: Settings, descriptor: int | None = None, **fields: Any) 
 
 
 def close() -> None:
-    """Writes waiting lines; a reader that does not read is not waited for."""
+    """Writes waiting lines without blocking on a reader that does not read."""
     for handler in logging.getLogger().handlers:
         handler.close()
 
 
 class LineWriter:
-    """Renders and writes lines on a thread of its own, so that no caller ever waits.
+    """Renders and writes lines on its own thread, so that callers never wait.
 
     Args:
         descriptor: Of the file to write to.
@@ -91,7 +91,7 @@ class LineWriter:
         return True
 
     def take_dropped(self) -> int:
-        """Lines that were dropped since the last time this was asked."""
+        """Number of lines dropped since the last call."""
         if not self._dropped:
             return 0
         with self._counting:
@@ -99,7 +99,7 @@ class LineWriter:
         return dropped
 
     def close(self, timeout_s: float) -> None:
-        """Writes what still waits, for at most `timeout_s`."""
+        """Writes waiting lines for at most `timeout_s`."""
         self._closing.set()
         self._has_lines.set()
         self._thread.join(timeout_s)
@@ -132,7 +132,7 @@ class LineWriter:
 
 
 class _Handler(logging.Handler):
-    """Hands lines to a LineWriter, and logs how many it dropped."""
+    """Passes lines to a LineWriter and logs how many it dropped."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -140,16 +140,16 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields: EventDict = {"event": record.getMessage()}
+            event = record.getMessage()
         except Exception:  # of arguments that do not fit the message
-            self.handleError(record)
-            return
+            event = str(record.msg)
+        fields: EventDict = {"event": event}
         if record.exc_info:
             fields["exc_info"] = record.exc_info
         self.write(_fields_of(record.levelname.lower(), fields))
 
     def write(self, line: EventDict) -> None:
-        """Queues a line, whose fields are not changed any more."""
+        """Queues a line, whose fields must not change afterwards."""
         if self._writer.write(line) and (dropped := self._writer.take_dropped()):
             logging.getLogger(__name__).warning(
                 "%d log lines dropped: their reader is too slow", dropped

@@ -38,7 +38,7 @@ GAUGES: Mapping[str, str] = {
 
 
 class Series:
-    """One series of a histogram. Belongs to the event loop; a scrape may read it meanwhile."""
+    """One series of a histogram, updated on the event loop; a scrape may read it at any time."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -87,7 +87,7 @@ class Histogram(Collector):
 
 
 class Instruments:
-    """Counters and histograms, registered in a registry of this server's own.
+    """Counters and histograms in this server's own registry.
 
     `rpc` is "package.Service/Method" and `code` the name of a gRPC status. Calls of services that
     the server does not have are not counted, so no caller can make labels up; a `model` is one
@@ -124,7 +124,7 @@ class Instruments:
         self.batch_points = histogram("batch_points", "Points in a batch.", buckets=POINTS)
 
     def batches_of(self, device: str) -> BatchMetrics:
-        """Metrics of the batches of one device, as torch names it."""
+        """Metrics of the batches of one device."""
         return BatchMetrics(
             self.batch_requests.labels().observe,
             self.batch_points.labels().observe,
@@ -134,7 +134,7 @@ class Instruments:
 
 
 class CallMetrics(RequestMetrics):
-    """Feeds the instruments with the ends of calls and requests."""
+    """Updates the instruments at the end of calls and requests."""
 
     def __init__(self, instruments: Instruments) -> None:
         # Methods, statuses and errors are few; looking a label up locks all of them.
@@ -172,7 +172,7 @@ class CallMetrics(RequestMetrics):
         self._refusals(reason).inc()
 
     def _count_phases(self, rpc: str, seconds: float, fields: Fields) -> None:
-        """The phases are those of the log line, so that the two cannot differ."""
+        """Counts the phases of the log line."""
         queued, computed = fields["queue_ms"] / 1e3, fields["compute_ms"] / 1e3
         phases = [self._phase_seconds(rpc)]
         if "model" in fields:

@@ -1,4 +1,4 @@
-"""A process of the supervisor, and its link: heartbeats go up, permission comes down."""
+"""A child process and its link to the supervisor: heartbeats up, permission to serve down."""
 
 import asyncio
 import json
@@ -17,11 +17,12 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot, to_environment
 
+UNHEALTHY = "process is not healthy"
 log = structlog.get_logger("farpoint.supervisor")
 
 
 class Limits(NamedTuple):
-    """What a process may take before it is ended; seconds, or checks of one `check_s` each.
+    """Time limits of a process before it is killed; in seconds, or in checks of `check_s`.
 
     Checks are counted instead of time, so that no process is killed after the machine slept.
     """
@@ -69,7 +70,7 @@ class Child:
         log_descriptor: int,
         may_begin: Callable[[], Awaitable[object]],
     ) -> int:
-        """Starts the program that this one is as a process of the server; its exit status.
+        """Starts this program as a process of the server; returns its exit status.
 
         Args:
             slot: Of the process, without its link.
@@ -97,7 +98,7 @@ class Child:
             os.close(log_descriptor)
         if self._signal is not None:
             self.signal(self._signal)
-        steps = (self._listen(ours, may_begin), self._check(settings))
+        steps = (self._listen(ours), self._begin(ours, may_begin), self._watch(settings))
         tasks = [asyncio.create_task(step) for step in steps]
         try:
             return await self.process.wait()
@@ -107,57 +108,63 @@ class Child:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def signal(self, number: signal.Signals) -> None:
-        """Passes a signal on; to a process that is being started, once it is there."""
+        """Forwards a signal; to a process that is being started, once it exists."""
         self._signal = number
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
-    async def _listen(
-        self, link: socket.socket, may_begin: Callable[[], Awaitable[object]]
-    ) -> None:
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Handles a message of the process."""
+        self._frozen = 0
+        if message["event"] == "beat":
+            self._stuck = 0
+            # A process that loads or waits for the others is not healthy yet.
+            is_well = message["serving"] or not self.ready.is_set()
+            self._sick = 0 if is_well else self._sick + 1
+        elif message["event"] == "warm":
+            self.warm.set()
+        elif message["event"] == "ready":
+            self.fields = message["fields"]
+            self.ready.set()
+            log.info("process ready", process=self.index, pid=message["pid"])
+
+    def check(self) -> str | None:
+        """Counts one more check; returns a fault that has lasted too long."""
+        limits = self._limits
+        # torch loads for seconds, in which nothing else may run.
+        if not self.warm.is_set():
+            self._starting += 1
+            return "process did not start in time" if self._starting > limits.start else None
+        self._frozen += 1
+        self._stuck += 1
+        if self._frozen > limits.frozen or self._stuck > limits.stuck:
+            return "process does not answer"
+        return UNHEALTHY if self._sick > limits.sick else None
+
+    async def _listen(self, link: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=link)
         try:
             while line := await reader.readline():
-                message = json.loads(line)
-                self._frozen = 0
-                if message["event"] == "beat":
-                    self._stuck = 0
-                    self._sick = 0 if message["serving"] else self._sick + 1
-                elif message["event"] == "warm":
-                    self.warm.set()
-                    await may_begin()
-                    writer.write(b"\n")
-                elif message["event"] == "ready":
-                    self.fields = message["fields"]
-                    self._stuck = self._sick = 0
-                    self.ready.set()
-                    log.info("process ready", process=self.index, pid=message["pid"])
+                self.hear(json.loads(line))
         finally:
             writer.close()
 
-    async def _check(self, settings: Settings) -> None:
-        while (reason := self._fault()) is None:
+    async def _begin(self, link: socket.socket, may_begin: Callable[[], Awaitable[object]]) -> None:
+        await self.warm.wait()
+        await may_begin()
+        link.send(b"\n")
+
+    async def _watch(self, settings: Settings) -> None:
+        reason = None
+        while reason is None:
             await asyncio.sleep(self._limits.check_s)
-            self._starting += not self.warm.is_set()
-            # torch loads for seconds, in which nothing else may run.
-            if self.warm.is_set():
-                self._frozen += 1
-                self._stuck += 1
+            reason = self.check()
         log.error(reason, process=self.index, pid=self.process and self.process.pid)
-        if self._sick > self._limits.sick:
+        if reason == UNHEALTHY:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
             await asyncio.sleep(self._limits.drain_s(settings))
         self.signal(signal.SIGKILL)
-
-    def _fault(self) -> str | None:
-        """The fault that the process has had for too long."""
-        limits = self._limits
-        if self._starting > limits.start:
-            return "process did not start in time"
-        if self._frozen > limits.frozen or self._stuck > limits.stuck:
-            return "process does not answer"
-        return "process is not healthy" if self._sick > limits.sick else None
 
 
 # Less than the checks after which the supervisor kills a silent process.
@@ -181,12 +188,12 @@ class Link:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to send signs of life: of the process, and of its event loop."""
+        """Starts to send heartbeats of the process and of its event loop."""
         self._beating = asyncio.create_task(self._beat())
         threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
-        """Reports that all is loaded; returns once all processes are, and this one may serve."""
+        """Reports that this process is loaded; returns once all processes are and it may serve."""
         self._send("warm")
         await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
@@ -213,7 +220,7 @@ class Link:
 
 
 def on_end_signals(act: Callable[[signal.Signals], object]) -> None:
-    """Has a function called for SIGTERM, SIGINT, and SIGHUP unless nohup has it ignored."""
+    """Calls a function on SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, act, number)

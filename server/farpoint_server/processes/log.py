@@ -27,7 +27,7 @@ class LogMerger:
         self._copying: list[threading.Thread] = []
 
     def open(self) -> int:
-        """A descriptor to write lines to; close it, and have the process that writes close it."""
+        """A descriptor for log lines; the caller and the writing process must both close it."""
         read, write = os.pipe()
         thread = threading.Thread(target=self._copy, args=(read,), daemon=True)
         thread.start()
@@ -35,7 +35,7 @@ class LogMerger:
         return write
 
     def close(self, timeout_s: float) -> None:
-        """Copies what is still to come until every writer has closed, for so long at most."""
+        """Copies the remaining lines until every writer has closed, for at most `timeout_s`."""
         end = time.monotonic() + timeout_s
         for thread in self._copying:
             thread.join(max(0.0, end - time.monotonic()))

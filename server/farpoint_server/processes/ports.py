@@ -1,4 +1,4 @@
-"""Ports that the processes of a server share, held by the supervisor for as long as it lives.
+"""Ports that the processes of a server share, held by the supervisor.
 
 Its sockets are bound and do not listen, so the kernel gives them no connection; but no other user
 can take the port while a process is replaced, and port 0 is the same one for all. Another program
@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from farpoint_server.config.addresses import is_unix, split_host_port
+from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import reason_of
@@ -57,7 +57,7 @@ class Ports:
         self.settings = settings.model_copy(update=taken)
 
     def close(self) -> None:
-        """Gives the ports back."""
+        """Closes the ports."""
         for taken in self._sockets:
             taken.close()
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessSlot:
-    """The index of a process and its server's count of them; alone without a supervisor."""
+    """The index of a process and the number of processes of its server."""
 
     index: int = 0
     count: int = 1
@@ -33,20 +33,20 @@ class ProcessSlot:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there are no others."""
+        """Whether it is the only process."""
         return self.count == 1
 
     def peer_address(self, index: int) -> str:
-        """Address at which a process answers the others."""
+        """Address at which this process answers the others."""
         return f"unix:{self.folder / str(index)}"
 
     @property
     def others(self) -> Sequence[int]:
-        """All but this one."""
+        """Indices of the other processes."""
         return [index for index in range(self.count) if index != self.index]
 
     def own_gpus(self, gpus: Sequence[T], index: int | None = None) -> Sequence[T]:
-        """The GPUs of a process, this one by default: they are dealt out in turns.
+        """The GPUs of a process, this one by default; they are assigned in turn.
 
         With more processes than GPUs several share one.
         """
@@ -82,7 +82,7 @@ def share(settings: Settings, count: int) -> Settings:
 
 
 def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
-    """The variable that makes a program that calls `from_environment` a process of a server."""
+    """The environment variable that makes a program a process of a server."""
     place = (slot.index, slot.count, str(slot.folder), slot.link, os.getpid())
     passed = {"slot": place, "settings": settings.model_dump(mode="json", exclude={"config"})}
     return {VARIABLE: json.dumps(passed)}
@@ -91,7 +91,7 @@ def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
 def from_environment(
     environment: MutableMapping[str, str] = os.environ,
 ) -> tuple[ProcessSlot, Settings] | None:
-    """The slot and settings that a supervisor gave this program; None without a supervisor.
+    """The slot and settings from the supervisor; None without one.
 
     The variable is taken out, so that programs that this one starts are no processes of the server.
     """
@@ -105,7 +105,7 @@ def from_environment(
 
 
 def end_with_parent(parent: int) -> None:
-    """Has the kernel kill this process as soon as the one that started it ends. Linux alone.
+    """Makes the kernel kill this process when its parent ends; Linux only.
 
     Args:
         parent: Its process ID.

@@ -53,7 +53,7 @@ class Supervisor:
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> int:
-        """Serves until a signal, which every process gets; the exit status.
+        """Serves until a signal, which it forwards to every process; returns the exit status.
 
         Returns:
             0 if each process drained, 1 if one did not; what a process ended with that could not
@@ -91,7 +91,7 @@ class Supervisor:
         log.info("ready", **{**fields[0], "device": ", ".join(names)}, processes=self._count)
 
     async def _keep(self, index: int) -> int:
-        """Keeps one process running; what the last one ended with that counts."""
+        """Keeps one process running; returns the exit status that counts."""
         pause, failures = 0.0, 0
         while True:
             child = self._children[index]
@@ -125,7 +125,7 @@ class Supervisor:
             return 1
 
     def _end(self, index: int, status: int) -> int:
-        """A process that cannot start, as the first or again and again, ends the server."""
+        """Ends the server if its first process, or several in a row, cannot start."""
         log.error("process failed to start too often", process=index, exit_status=status)
         self._stop(signal.SIGTERM)
         return status if status in (CANNOT_START, DEVICE_FAILED) else 1
@@ -149,7 +149,7 @@ def pause_after(lived_s: float, before_s: float, first_s: float) -> float:
 
 
 def supervise(settings: Settings, merger: LogMerger) -> int:
-    """Runs the processes of a server until a signal; the exit status.
+    """Runs the processes of a server until a signal; returns the exit status.
 
     Raises:
         StartError: an address cannot be bound.
@@ -164,10 +164,10 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that is locked while it is used; those that killed supervisors left are removed."""
+    """A folder that is locked while in use; removes those of killed supervisors."""
     for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         with contextlib.suppress(OSError), locked(left, fcntl.LOCK_NB):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=FOLDER))
         with locked(folder):

@@ -1,1 +1,1 @@
-"""Ray Serve as another way in: the server without ports in replicas, behind Ray's proxies."""
+"""Ray Serve: the server without ports, in replicas behind Ray's proxies."""

@@ -48,7 +48,7 @@ def application(arguments: Mapping[str, Any]) -> "Application":
 
 
 def replica_settings(settings: Settings) -> Settings:
-    """Settings of a replica, which has no gRPC port of its own.
+    """Settings of a replica, which has no gRPC port.
 
     Raises:
         ValueError: one has no effect behind Ray's proxies.

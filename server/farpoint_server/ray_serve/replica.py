@@ -23,7 +23,7 @@ log = structlog.get_logger("farpoint")
 
 
 class Serialized(bytes):
-    """A message as Ray Serve wants it, which asks what it sends for this method."""
+    """A response as Ray Serve requires it: an object with this method."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802
         """Itself."""
@@ -47,7 +47,7 @@ class ReplicaContext(HttpContext):
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(1)
 
     async def read(self) -> Any:
-        """The next message; EOF after the last one."""
+        """The next message; EOF after the last."""
         try:
             message = await self._messages.__anext__()
         except StopAsyncIteration:
@@ -55,7 +55,7 @@ class ReplicaContext(HttpContext):
         return message if self.deserialize is None else self.deserialize(message)
 
     async def write(self, answer: bytes) -> None:
-        """Hands an answer of a stream on, when the one before is taken."""
+        """Passes on an answer of a stream once the previous one is taken."""
         await self._answers.put(bytes(answer))
 
     async def answers(self, call: "asyncio.Task[bytes]") -> AsyncIterator[bytes]:
@@ -72,7 +72,7 @@ class ReplicaContext(HttpContext):
             call.cancel()
 
     def settle(self) -> None:
-        """Has Ray carry the status and the trailers with the next answer."""
+        """Makes Ray send the status and the trailers with the next answer."""
         if self.code() is not grpc.StatusCode.OK:
             self._ray.set_code(self.code())
             self._ray.set_details(self.message)
@@ -135,14 +135,14 @@ class Replica:
             context.close()
 
     async def check_health(self) -> None:
-        """Raises RuntimeError for a replica that is of no use; Ray then starts another one."""
+        """Raises RuntimeError if the replica does not work; Ray then starts another one."""
         if self._lost.done():
             raise RuntimeError(self._lost.result())
         if not self.app.is_serving:
             raise RuntimeError("an engine hangs, or memory keeps running out")
 
     async def __call__(self, _: object) -> str:
-        """To HTTP, which Ray's proxies speak as well."""
+        """Answers HTTP requests of Ray's proxies."""
         return "farpoint answers gRPC here; see docs/deployment.md"
 
 

@@ -1,4 +1,4 @@
-"""Dynamic batching: which lane work waits in, for whom, and what is refused instead.
+"""Dynamic batching: on which device and in which lane work waits, and what is refused instead.
 
 Work that is predicted to be long waits in a lane of its own, whose engine runs behind that of the
 other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
@@ -7,19 +7,33 @@ queued at all (see engine/thread.py).
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+import structlog
 
 from farpoint_server import request_context
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
-from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    DeadlineTooCloseError,
+    DeviceFailedError,
+    EngineHungError,
+    OverloadedError,
+    ServiceError,
+    TooLargeError,
+)
 from farpoint_server.scheduling.lane import HUNG, BatchMetrics, CostModel, Lane, Watchdog
 from farpoint_server.scheduling.queue import Job, JobQueue
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
+
+# Errors that move work to another device. Where none is left, the caller gets the first of these.
+MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
+log = structlog.get_logger("farpoint.scheduling")
 
 T = TypeVar("T")
 
@@ -189,3 +203,55 @@ async def first_done(*awaitables: Awaitable[T]) -> T:
 
 def _expire(job: Job) -> None:
     job.fail(DeadlinePassedError("the deadline passed before the work ended"))
+
+
+class Placement:
+    """Several devices, of which the one that is predicted to have work done first runs it.
+
+    Copies count: a single cloud in host memory is sampled sooner by a core than by a GPU, whose
+    samples follow one another as well and take longer each; many clouds at a time are the GPU's.
+    What a device cannot do, because it hangs, has failed or lacks memory, moves to the next.
+
+    Args:
+        batchers: Of one device each, started; of two that predict the same the first one gets the
+            work.
+    """
+
+    def __init__(self, batchers: Sequence[Batcher]) -> None:
+        self._batchers = batchers
+        self._failed: set[int] = set()
+
+    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
+        """Does work where it is predicted to end first, and where that fails, elsewhere.
+
+        Args:
+            work: One request.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+
+        Raises:
+            ServiceError: as Batcher.run, once no device is left.
+        """
+        begun = time.monotonic()
+        left = [at for at in range(len(self._batchers)) if at not in self._failed]
+        refusals: list[ServiceError] = []
+        while left:
+            # Those that hang are asked last: they refuse at once, and may be back.
+            at = min(left, key=lambda at: self._batchers[at].completion_ns(work))
+            left.remove(at)
+            remaining_s = None if timeout_s is None else timeout_s - (time.monotonic() - begun)
+            try:
+                return await self._batchers[at].run(work, remaining_s)
+            except MOVES as error:
+                refusals.append(error)
+                if isinstance(error, DeviceFailedError):
+                    self._failed.add(at)
+                if left:
+                    log.warning("work moves to another device", device=at, error=str(error))
+        raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
+
+
+Scheduler: TypeAlias = Batcher | Placement
+
+
+def _rank(refusal: ServiceError) -> int:
+    return next(rank for rank, kind in enumerate(MOVES) if isinstance(refusal, kind))

@@ -217,13 +217,14 @@ class Lane:
 
     async def _serve(self) -> None:
         while True:
-            jobs: list[Job] = []
             has_room = self._running < self.engine.at_once
-            if self.queue.count and (has_room or self.queue.has_full_batch):
-                jobs = self.queue.take_batch()
+            if not (self.queue.count and (has_room or self.queue.has_full_batch)):
+                await self.queue.arrived.get()
+                continue
+            jobs = self.queue.take_batch()
+            if self.queue.count:
+                self.queue.wake()
             if not jobs:
-                self.queue.arrived.clear()
-                await self.queue.arrived.wait()
                 continue
             self._running += 1
             try:
@@ -235,6 +236,7 @@ class Lane:
                     job.fail(error)
                 raise
             self._running -= 1
+            del jobs  # nothing of a batch is kept while the worker waits
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         begun = self._clock()

@@ -184,8 +184,8 @@ class JobQueue:
         """Jobs that wait."""
         self.points = 0
         """Points of them all."""
-        self.arrived = asyncio.Event()
-        """Set by each job that is added."""
+        self.arrived: asyncio.Queue[None] = asyncio.Queue(1)
+        """Holds something once there may be work for one worker more."""
 
     @property
     def cost_ns(self) -> int:
@@ -216,7 +216,12 @@ class JobQueue:
         self._line_of(job).add(job)
         self.count += 1
         self.points += job.work.point_count
-        self.arrived.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Has one worker that waits look at the queue."""
+        if self.arrived.empty():
+            self.arrived.put_nowait(None)
 
     def discard(self, job: Job) -> None:
         """Takes a job out, if it still waits."""

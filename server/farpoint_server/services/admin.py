@@ -14,13 +14,6 @@ from farpoint_server.services.methods import Answer, Methods, unary_methods
 from farpoint_server.services.sampling import describe_model
 
 DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
-REASONS = {
-    Reason.HARD: admin_pb2.TRIM_REASON_HARD,
-    Reason.IDLE: admin_pb2.TRIM_REASON_IDLE,
-    Reason.ROOM: admin_pb2.TRIM_REASON_ROOM,
-    Reason.OUT_OF_MEMORY: admin_pb2.TRIM_REASON_OUT_OF_MEMORY,
-    Reason.REQUEST: admin_pb2.TRIM_REASON_REQUEST,
-}
 
 
 @dataclass(frozen=True)
@@ -74,9 +67,7 @@ class AdminServicer:
         device = engine.memory.snapshot.device
         trim = await self.monitor.trim(engine, force=force)
         if trim is None:
-            raise OverloadedError(
-                f"{device} did not come to rest; nothing was trimmed", RETRY_MS["trim"]
-            )
+            raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
         seconds, returned = trim
         return admin_pb2.TrimResult(
             device=device, duration_ms=seconds * 1e3, returned_bytes=returned
@@ -109,7 +100,7 @@ def _device_memory(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
 
 def _trim_total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
     return admin_pb2.TrimTotal(
-        reason=REASONS[reason],
+        reason=admin_pb2.TrimReason.Value(f"TRIM_REASON_{reason.name}"),
         trim_count=trims.count,
         total_ms=trims.seconds * 1e3,
         longest_ms=trims.longest_s * 1e3,

@@ -29,7 +29,7 @@ from farpoint_server.engine.methods import method_bytes
 from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.placement import Scheduler
+from farpoint_server.scheduling.batcher import Scheduler
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import Receiver
 

@@ -16,7 +16,6 @@ from farpoint_server.codec.open_inference.exported import describe_tensor
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import read_message
 from farpoint_server.codec.wire_limits import limits_of
-from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.models.registry import Registry
@@ -55,9 +54,7 @@ class SamplingServicer:
         request = parse_encode_request(message, len(raw), model.config, limits)
         call = Call(
             *(model.name, request.lengths, len(raw)),
-            lambda: EncodeWork(
-                model.encoders, decode_encode_request(request), cost_key=f"encode {model.name}"
-            ),
+            lambda: model.work(decode_encode_request(request)),
             partial(serialize_encode_response, model.name, request, arrived),
         )
         return await self.pipeline.run(call, context.time_remaining())

@@ -71,7 +71,7 @@ class Peers:
                     answers[index] = b""
                 elif error.code() is not grpc.StatusCode.UNAVAILABLE:
                     why = f"process {index} of this server did not follow: {error.details()}"
-                    raise OverloadedError(why, RETRY_MS["processes"]) from error
+                    raise OverloadedError(why, RETRY_MS) from error
         return answers
 
     async def serve(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import grpc
 import structlog
 
-from farpoint_server.config.addresses import is_unix, split_host_port
+from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import claim_unix, reason_of

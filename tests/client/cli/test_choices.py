@@ -1,10 +1,7 @@
-"""Choice of points: shares, small clouds, no-returns, non-finite points, clouds in parts."""
-
-import json
+"""Choice of points: shares, small clouds, no-returns, non-finite points."""
 
 import numpy as np
 import pytest
-from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
 
@@ -73,56 +70,12 @@ def test_nothing_is_sent_that_the_server_would_refuse(sample, server, tmp_path):
     assert not server.requests
 
 
-@pytest.mark.parametrize("name", ["autzen_trim_part.laz", "street_map_part.ply"])
-def test_a_cloud_above_the_server_s_limit_is_sampled_in_parts(sample, server, tmp_path, name):
+def test_a_cloud_above_the_server_s_limit_is_refused(sample, server, points_file, tmp_path):
     server.request_points = 800
-    source = cloud_file(name)
-    output = tmp_path / f"a{source.suffix}"
-    words = ["-m", 30, "-o", output, "--indices", "--start", 1_500]
-    result = sample(source, *words, "--json")
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
-    cloud = read_cloud(source)
-    assert (report["exact"], report["parts"]) == (False, -(-len(cloud) // 800))
-    rows = rows_of(output)
-    assert rows[0] == 1_500
-    assert len(set(rows.tolist())) == 30
-    assert np.array_equal(read_cloud(output).points, cloud.points[rows])
-    nearest = np.full(len(cloud), np.inf)
-    for row in rows:
-        distance = np.linalg.norm(cloud.points.astype(float) - cloud.points[row], axis=1)
-        nearest = np.minimum(nearest, distance)
-    assert nearest.max() <= report["covering_radius"] * (1 + 1e-5)
-    result = sample(source, *words)
-    assert "covering radius at most" in result.stdout
-    assert "exact for each part, not for the whole" in result.stdout
-
-
-def test_more_parts_than_fit_are_reduced_on_the_way(sample, server, points_file, tmp_path):
-    server.request_points = 60
-    result = sample(points_file, "-m", 25, "-o", tmp_path / "b.npy", "--indices", "--json")
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
-    rows = rows_of(tmp_path / "b.npy")
-    assert len(set(rows.tolist())) == 25
-    assert rows[0] == 0
-    nearest = np.linalg.norm(POINTS[:, None] - POINTS[rows], axis=2).min(axis=1)
-    assert nearest.max() <= report["covering_radius"] * (1 + 1e-5)
-    assert max(request.points.shape[0] for request in server.requests) <= 60
-    result = sample(points_file, "-m", 31, "-o", tmp_path / "b.npy")
-    assert "-m must be at most half of that, got 31" in result.stderr
-
-
-def test_parts_skip_what_is_not_to_be_chosen(sample, server, tmp_path):
-    points = POINTS.copy()
-    points[:400] = 0
-    points[700:] = np.nan
-    np.save(tmp_path / "a.npy", points)
-    server.request_points = 100
-    options = ["--skip-zero", "--nonfinite", "ignore", "--indices"]
-    result = sample(tmp_path / "a.npy", "-m", 20, "-o", tmp_path / "b.npy", *options)
-    assert result.exit_code == 0, result.output
-    assert ((rows_of(tmp_path / "b.npy") >= 400) & (rows_of(tmp_path / "b.npy") < 700)).all()
+    result = sample(points_file, "-m", 30, "-o", tmp_path / "b.npy")
+    assert result.exit_code == 2
+    assert "1000 points, and the server takes 800 at once (--max-request-points" in result.stderr
+    assert not server.requests
 
 
 def test_columns_and_arrays_are_named_on_the_command_line(sample, tmp_path):

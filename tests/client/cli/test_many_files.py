@@ -104,7 +104,6 @@ def test_every_kind_of_failure_is_one_line_and_the_rest_is_done(sample, scans, t
         "noise.laz": whole[:5000] + os.urandom(len(whole) - 6000) + whole[-1000:],
         "empty.ply": b"",
         "nan.csv": b"1,2,3\nnan,1,1\n1,2,4\n1,2,5\n2,2,2\n",
-        "mesh.obj": b"v 1 2\n" * 5,
         "small.csv": b"1,2,3\n",
         "text.e57": b"no",
     }

@@ -14,7 +14,6 @@ from farpoint.io import read_cloud
 from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds, Decoder
 
-ALL = 10**9
 OPTIONS = ReadOptions()
 
 
@@ -25,13 +24,13 @@ def decoder():
 
 
 def is_well(decoder):
-    opened = decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
-    return opened.count == 1065
+    opened = decoder.open(cloud_file("simple.las"), OPTIONS)
+    return len(opened.points) == 1065
 
 
 def test_points_rows_and_files(decoder, tmp_path):
     source = cloud_file("autzen_trim_part.laz")
-    opened = decoder.open(source, OPTIONS, ALL)
+    opened = decoder.open(source, OPTIONS)
     cloud = read_cloud(source)
     assert np.array_equal(opened.points, cloud.points)
     assert opened.unit == "foot"
@@ -43,28 +42,10 @@ def test_points_rows_and_files(decoder, tmp_path):
     assert np.load(tmp_path / "a.indices.npy").tolist() == rows.tolist()
 
 
-def test_chunks_are_the_file_and_so_are_rows_of_it(decoder, tmp_path):
-    source = cloud_file("plane_state_plane_feet.laz")
-    cloud = read_cloud(source)
-    opened = decoder.open(source, OPTIONS, 1_000)
-    assert opened.points is None
-    assert opened.count == len(cloud)
-    parts = list(decoder.chunks())
-    assert max(map(len, parts)) == 1_000
-    assert np.array_equal(np.concatenate(parts), cloud.points)
-    rows = np.array([3_999, 3, 2_000, 1_000])
-    decoder.write(rows, [tmp_path / source.name, tmp_path / "a.indices.npy"])
-    written = read_cloud(tmp_path / source.name)
-    assert np.array_equal(written.points, cloud.points[rows])
-    for attribute, values in cloud.attributes.items():
-        assert np.array_equal(written.attributes[attribute], values[rows])
-    assert np.load(tmp_path / "a.indices.npy").tolist() == rows.tolist()
-
-
 def test_an_error_of_the_file_is_the_file_s(decoder, tmp_path):
     (tmp_path / "a.ply").write_text("solid")
     with pytest.raises(farpoint.CloudFileError, match="expected a header"):
-        decoder.open(tmp_path / "a.ply", OPTIONS, ALL)
+        decoder.open(tmp_path / "a.ply", OPTIONS)
     assert is_well(decoder)
 
 
@@ -83,7 +64,7 @@ def test_a_crash_names_the_file_and_its_signal(tmp_path, monkeypatch):
     source = cloud_file("simple.las")
     with Decoder(Bounds()) as decoder:
         with pytest.raises(farpoint.CloudFileError, match=r"simple.las: .* \(SIGABRT.*boom"):
-            decoder.open(source, OPTIONS, ALL)
+            decoder.open(source, OPTIONS)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
 
@@ -92,7 +73,7 @@ def test_a_decoder_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     module_in(tmp_path, monkeypatch, "import time\ntime.sleep(1000)\n")
     with Decoder(Bounds(seconds=3)) as decoder:
         with pytest.raises(farpoint.CloudFileError, match="took longer than 3 s"):
-            decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
+            decoder.open(cloud_file("simple.las"), OPTIONS)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
 
@@ -102,7 +83,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     module_in(tmp_path, monkeypatch, "import numpy\nnumpy.ones(1 << 32, 'u1')\n")
     with Decoder(Bounds(memory_bytes=1 << 30)) as decoder:
         with pytest.raises(farpoint.CloudFileError, match=r"simple.las: does not fit in memory"):
-            decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
+            decoder.open(cloud_file("simple.las"), OPTIONS)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
 
@@ -112,7 +93,7 @@ def test_a_panic_is_one_line(decoder, tmp_path):
     data[-2000:-100] = os.urandom(1900)
     (tmp_path / "a.laz").write_bytes(data)
     with pytest.raises(farpoint.CloudFileError) as raised:
-        decoder.open(tmp_path / "a.laz", OPTIONS, ALL)
+        decoder.open(tmp_path / "a.laz", OPTIONS)
     assert "\n" not in str(raised.value)
     assert is_well(decoder)
 

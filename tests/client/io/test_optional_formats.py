@@ -103,8 +103,7 @@ def test_recordings(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "package"),
-    [(".e57", "pye57"), (".mcap", "rosbags"), (".las", "laspy")],
+    ("suffix", "package"), [(".e57", "pye57"), (".mcap", "rosbags"), (".las", "laspy")]
 )
 def test_a_missing_package_is_one_sentence(tmp_path, suffix, package):
     path = tmp_path / f"a{suffix}"

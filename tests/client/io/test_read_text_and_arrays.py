@@ -100,13 +100,6 @@ def test_five_columns_of_nuscenes(tmp_path):
     assert list(cloud.attributes) == ["intensity", "ring"]
 
 
-def test_vertex_colors_of_an_obj(tmp_path):
-    (tmp_path / "a.obj").write_text("vn 0 0 1\nv 1 2 3 .1 .2 .3\nvt 0 0\nv 4 5 6 1 1 1\nf 1 2 1\n")
-    cloud = read_cloud(tmp_path / "a.obj")
-    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert cloud.attributes["rgb"][0].tolist() == [0.1, 0.2, 0.3]
-
-
 PCD_HEAD = "# comment\nVERSION .7\nFIELDS {fields}\nSIZE {sizes}\nTYPE {types}\n{rest}DATA ascii\n"
 
 

@@ -6,12 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.robots import (
-    columns_of,
-    foxglove_message,
-    recorded_messages,
-    ros_message,
-)
+from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
 
 import farpoint
 from farpoint import PackedCloud, PackedField

@@ -1,6 +1,5 @@
 """Clients in other processes: pickled, forked, and in the workers of a pool."""
 
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -80,13 +79,6 @@ def test_credentials_of_grpc_cannot_be_pickled():
 def test_results_can_be_pickled(client, cloud):
     sample = client.sample(cloud, 4, attributes={"a": cloud})
     assert np.array_equal(pickle.loads(pickle.dumps(sample)).indices, sample.indices)
-
-
-def test_spawned_workers_share_a_pickled_client(client, cloud):
-    expected = client.sample(cloud, 9).indices
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        samples = pool.starmap(client.sample, [(cloud, 9)] * 4)
-    assert all(np.array_equal(sample.indices, expected) for sample in samples)
 
 
 def test_a_client_that_is_not_used_yet_works_on_both_sides_of_a_fork(run_forked):

@@ -33,32 +33,17 @@ def change(**fields: object) -> Callable[[], pb.SampleRequest]:
     return make
 
 
-def points(shape: list[int], data: bytes, data_type: int = 1) -> tensor_pb2.Tensor:
-    return tensor_pb2.Tensor(data_type=data_type, shape=shape, data=data)
-
-
-def attribute(values: tensor_pb2.Tensor, name: str = "a") -> tensor_pb2.Attribute:
-    return tensor_pb2.Attribute(name=name, values=values)
-
-
+LARGE = tensor_pb2.Tensor(data_type=1, shape=[10, 3], data=bytes(MESSAGE_BYTES))
 BAD = {
-    "unknown type": (change(points=points([10, 3], bytes(120), 99)), "points.data_type", "99"),
-    "overflowing rows": (change(points=points([2**62, 3], b"")), "points.shape", str(2**62)),
     "lengths overflow": (change(lengths=[2**63 - 1, 2**63 - 1]), "lengths[0]", "1 to 10"),
-    "more samples than points": (change(sample_counts=[4, 7]), "sample_counts[1]", "1 to 6"),
     "unknown method": (change(method=77), "method", "SAMPLING_METHOD_POISSON_DISK, got 77"),
     "nan": (
         change(points=tensor(NAN)),
         "points.data",
         "2 rows with NaN or infinity, the first at row 0 of cloud 1: (12.0, nan, 14.0)",
     ),
-    "attribute data": (
-        change(attributes=[attribute(points([10, 2**62, 2**62], b""))]),
-        "attributes[0].values.data",
-        "0 bytes",
-    ),
     "message over the limit": (
-        change(points=points([10, 3], bytes(MESSAGE_BYTES))),
+        change(points=LARGE),
         "points.data",
         f"at most {MESSAGE_BYTES} bytes",
     ),

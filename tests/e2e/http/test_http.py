@@ -15,11 +15,7 @@ from farpoint.v1 import sampling_pb2 as pb
 CLOUD = np.random.default_rng(5).normal(size=(4000, 3)).astype(np.float32)
 REQUEST = sample_request(CLOUD, 50, return_points=True, return_distances=True)
 SLOW = sample_request(np.zeros((1000, 3), np.float32), 1)
-STATUS = {
-    "INVALID_ARGUMENT": 400,
-    "NOT_FOUND": 404,
-    "RESOURCE_EXHAUSTED": 429,
-}
+STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +66,6 @@ def test_an_answer_is_that_of_grpc_in_either_form(http, stub, method, request_, 
     [
         sample_request(CLOUD, 5000),
         sample_request(CLOUD * np.nan, 5),
-        sample_request(np.zeros((4 << 17, 3), np.float32), 5),
         pb.EncodeRequest(points=REQUEST.points, model="unknown"),
     ],
 )
@@ -83,9 +78,6 @@ def test_an_error_is_that_of_grpc_with_its_details(http, stub, request_):
     assert (answer.status, answer.json["code"]) == (STATUS[code], code.lower())
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-request-id"] == "mine"
-    if request_.ByteSize() > 4 << 20:  # over HTTP it is refused before it is read
-        assert "a body of at most 4194304 bytes" in answer.json["message"]
-        return
     assert answer.json["message"] == caught.value.details()
     wanted = details(caught.value) if code == "INVALID_ARGUMENT" else []
     found = answer.json.get("details", [])
@@ -104,13 +96,6 @@ def test_calls_are_logged_and_counted_as_those_of_grpc(server, http):
     assert (line["method"], line["status"], line["protocol"]) == ("Sample", "OK", "connect")
     assert (line["points"], line["samples"]) == (4000, 50)
     assert server.metrics()[name] == before + 1
-
-
-def test_health_is_a_call_too(http):
-    answer = http.call_json("/grpc.health.v1.Health/Check", {})
-    assert answer.json == {"status": "SERVING"}
-    unknown = http.call_json("/grpc.health.v1.Health/Check", {"service": "none"})
-    assert (unknown.status, unknown.json["code"]) == (404, "not_found")
 
 
 def test_a_caller_that_leaves_cancels_its_work(start):
@@ -133,23 +118,6 @@ def test_a_caller_that_leaves_cancels_its_work(start):
     small = sample_request(CLOUD[:10], 1)
     assert http.call("Sample", small).status == 200  # and the engine is free
     http.close()
-
-
-def test_a_draining_server_finishes_calls_and_refuses_others(start):
-    server = start(*HTTP, "--drain-grace-s", "0", batch_s=2)
-    with HttpCaller(server) as http, HttpCaller(server) as other:
-        assert other.call("GetServerInfo", b"").status == 200
-        peer = http.send(raw_call("Sample", SLOW.SerializeToString()))
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
-        server.signal(15)
-        server.wait_for(lambda line: line["event"] == "draining")
-        answer = other.call("GetServerInfo", b"")
-        while answer.status == 200:  # between the line and the refusals
-            answer = other.call("GetServerInfo", b"")
-        assert (answer.status, answer.json["code"]) == (503, "unavailable")
-        assert peer.recv(100).startswith(b"HTTP/1.1 200")
-        peer.close()
-    assert server.wait() == 0
 
 
 def test_slots_and_fairness_are_those_of_grpc(start):

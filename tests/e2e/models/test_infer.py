@@ -54,9 +54,7 @@ def eager(points: np.ndarray, color: np.ndarray, label: int) -> dict[str, np.nda
     """The segmenter itself on one cloud, rows first."""
     with torch.no_grad():
         outputs = MODULES["segmenter"][0](
-            torch.from_numpy(points)[None],
-            torch.from_numpy(color).mT[None],
-            torch.tensor([label]),
+            torch.from_numpy(points)[None], torch.from_numpy(color).mT[None], torch.tensor([label])
         )
     scores, samples, logits = (outputs[name][0].numpy() for name in ("scores", "samples", "logits"))
     return {"scores": scores.T, "samples": samples, "logits": logits}
@@ -183,17 +181,3 @@ def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
         client.encode(cloud(9), model="pool")
     with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):
         client.infer("nothing", {"xyz": cloud(9)})
-
-
-def test_an_administrator_loads_and_unloads_programs(server, folder):
-    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
-        model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
-        with farpoint.Client(server.address) as client:
-            assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3
-            admin.unload_model("again")
-            with pytest.raises(farpoint.NotFoundError):
-                client.infer("again", {"xyz": cloud(3)})
-        assert model.parameter_count == 86
-        (folder / "bad.pt2").write_bytes(b"")
-        with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):
-            admin.load_model("bad", str(folder / "bad.pt2"))

@@ -132,49 +132,6 @@ def test_features_of_any_type_are_sampled_from_a_start(stock, client, dtype, one
     np.testing.assert_array_equal(points, np.array([c for _, c in expected]))
 
 
-def test_features_without_dimensions_of_their_own(stock):
-    labels = np.arange(300, dtype=np.int16)
-    result = stock.infer("fps", fps_inputs(CLOUD[0], features=labels))
-    np.testing.assert_array_equal(result.as_numpy("features"), result.as_numpy("indices"))
-
-
-@pytest.mark.parametrize(
-    ("others", "text"),
-    [
-        ({"sample_count": np.array([301])},
-         "inputs[sample_count][0]: expected 1 to 300, the points of cloud 0, got 301"),
-        ({"start": np.array([1, 300])},
-         "inputs[start][1]: expected 0 to 299, the points of cloud 1, got 300"),
-        ({"start": np.array([1, 2, 3])}, "inputs[start].shape: expected one element, or one for "
-         "each of the 2 clouds, got (3,)"),
-        ({"features": FEATURES[:, 1:]},
-         "inputs[features].shape: expected (2, 300, ...), a row for each point, got (2, 299, 5)"),
-        ({"features": np.float32(1).reshape(1)},
-         "inputs[features].shape: expected (2, 300, ...), a row for each point, got (1,)"),
-        ({"colors": FEATURES}, "inputs[2].name: expected each of points, sample_count, features, "
-         "start once, got 'colors'"),
-    ],
-)  # fmt: skip
-def test_a_wrong_input_is_named(stock, others, text):
-    assert refusal(lambda: stock.infer("fps", fps_inputs(**others))) == (
-        "StatusCode.INVALID_ARGUMENT",
-        text,
-    )
-
-
-def test_features_that_were_not_sent_cannot_be_asked_for(stock):
-    wanted = [triton.InferRequestedOutput("features")]
-    assert refusal(lambda: stock.infer("fps", fps_inputs(), outputs=wanted))[1] == (
-        "outputs[0].name: expected one of indices, distances, points, got 'features'"
-    )
-
-
-def test_a_start_is_given_once(stock):
-    made = fps_inputs(start=np.array([1]))
-    text = refusal(lambda: stock.infer("fps", made, parameters={"start_index": 1}))[1]
-    assert text == "parameters[start_index]: expected none with the input 'start', got both"
-
-
 def test_a_time_that_is_too_short(stock):
     cloud = RANDOM.random((200_000, 3), np.float32)
     made = fps_inputs(cloud, 50_000)
@@ -329,22 +286,6 @@ def test_a_caller_may_have_the_stream_end_with_the_status(open_stream):
     error = stream.next()[1]
     assert error.status() == "StatusCode.INVALID_ARGUMENT"
     assert error.message().startswith("inputs[sample_count][0]:")
-
-
-async def test_the_client_of_asyncio(server, client):
-    aio = pytest.importorskip("tritonclient.grpc.aio")
-
-    async def requests() -> Any:
-        for count in (3, 4):
-            yield {"model_name": "fps", "inputs": fps_inputs(CLOUD, count)}
-
-    async with aio.InferenceServerClient(server.address) as stock:
-        assert (await stock.infer("fps", fps_inputs())).as_numpy("indices").shape == (2, 20)
-        answers = [answer async for answer in stock.stream_infer(requests())]
-    assert [error for _, error in answers] == [None, None]
-    for count, (result, _) in zip((3, 4), answers, strict=True):
-        expected = np.array([s.indices for s in client.sample(CLOUD, count)])
-        np.testing.assert_array_equal(result.as_numpy("indices"), expected)
 
 
 def test_a_request_of_a_stream_that_fails_fails_alone_and_is_named(channel: grpc.Channel):

@@ -13,44 +13,30 @@ from tests.support.tensors import random
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
-from farpoint_ops.compat import mmcv, pointnet2, pointnet2_ext, pointnet2_stack, pointops
+from farpoint_ops.compat import pointnet2, pointnet2_stack, pointops
 from farpoint_ops.compat.pointops import batched
 
-LIBRARIES = (mmcv, pointnet2, pointnet2_ext, pointnet2_stack, pointops, batched)
+LIBRARIES = (pointnet2, pointnet2_stack, pointops, batched)
 BATCHED = """
 pointnet2.FurthestPointSampling.apply(xyz, 9) == fps(xyz, 9)
 pointnet2.FarthestPointSampling.apply(xyz, 9) == fps(xyz, 9)
 pointnet2.farthest_point_sample(xyz, 9) == fps(xyz, 9)
 pointnet2_stack.farthest_point_sample(xyz, 9) == fps(xyz, 9)
 pointnet2_stack.furthest_point_sample(xyz, 9) == fps(xyz, 9)
-pointnet2_ext.furthest_point_sampling(xyz, 9) == fps(xyz, 9)
 pointnet2.GatherOperation.apply(features, rows) == ref.gather_points(features, rows)
-pointnet2_ext.gather_points(features, rows) == ref.gather_points(features, rows).detach()
 pointnet2.GroupingOperation.apply(features, ball) == grouped
 pointnet2.GroupingOperation.apply(features, ball).sub_(1) == grouped - 1
-pointnet2_ext.group_points(features, ball) == grouped.detach()
 batched.grouping_int(labels, ball) == ref.group_points(labels, ball)
-batched.featuregather(features, rows) == ref.gather_points(features, rows)
-batched.featuredistribute(centers, xyz) == ref.knn(centers, xyz, 1)[0][..., 0]
 
 pointnet2.BallQuery.apply(0.3, 6, xyz, centers) == ball
-pointnet2_ext.ball_query(centers, xyz, 0.3, 6) == ball
-mmcv.ball_query(0.2, 0.5, 12, xyz, centers) == ref.ball_query(xyz, centers, 0.5, 12, None, 0.2)[0]
 pointnet2.ball_query(0.3, 6, xyz, centers + 10) == ball * 0
 pointnet2.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].sqrt().detach()
 pointnet2.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
-pointnet2_ext.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].detach()
-pointnet2_ext.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
-mmcv.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
-pointnet2_ext.three_interpolate(few, near, weight) == interpolated.detach()
 pointnet2.three_interpolate(few, near, weight) == interpolated
-mmcv.knn(5, xyz, centers) == ref.knn(xyz, centers, 5)[0].mT
-mmcv.knn(5, xyz.mT, centers.mT, True) == ref.knn(xyz, centers, 5)[0].mT
 batched.knnquery(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
 batched.knnquery_heap(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
 batched.KNNQuery_Heap.apply(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
 batched.knnquery(3, xyz) == ref.knn(xyz, xyz, 3)[0]
-batched.knnquery_exclude(3, xyz) == ref.knn(xyz, xyz, 4)[0][..., 1:]
 
 pointnet2.QueryAndGroup(0.3, 6)(xyz, centers, features) == cat([relative, grouped], 1)
 pointnet2.QueryAndGroup(0.3, 6, use_xyz=False)(xyz, centers, features) == grouped
@@ -66,15 +52,6 @@ batched.QueryAndGroup(nsample=6)(xyz, centers, features)[0] == cat([offsets6, fe
 batched.QueryAndGroup(nsample=6)(xyz, centers, features)[1] == xyz6
 batched.QueryAndGroup(nsample=6, return_idx=True)(xyz, centers, features)[2] == near6.long()
 batched.QueryAndGroup(nsample=6)(xyz, centers, idx=ball)[1] == ref.group_points(xyz.mT, ball)
-batched.QueryAndGroupForKPConv(0.3, 6)(xyz, centers)[2] == ball
-mmcv.QueryAndGroup(None, 6)(xyz, centers, features) == cat([offsets6, features6], 1)
-mmcv.QueryAndGroup(None, 6, return_grouped_xyz=True)(xyz, centers, features)[1] == xyz6
-mmcv.QueryAndGroup(None, 6, return_grouped_idx=True)(xyz, centers, features)[1] == near6
-
-batched.labelstat_ballrange(0.4, xyz, centers, classes) == in_ball(0.4, 40)
-batched.labelstat_and_ballquery(0.3, 6, xyz, centers, classes)[0] == in_ball(0.3, 6)
-batched.labelstat_and_ballquery(0.3, 6, xyz, centers, classes)[1] == ball
-batched.labelstat_idx(6, classes, near6) == near_classes
 """
 
 
@@ -83,22 +60,14 @@ def batch(device: torch.device) -> dict[str, Any]:
     made = torch.Generator().manual_seed(0)
     xyz = torch.rand(2, 40, 3, generator=made).to(device).requires_grad_()
     centers, features = xyz[:, 3:12] + 0.01, random(device, 2, 4, 40).requires_grad_()
-    classes = torch.nn.functional.one_hot(torch.arange(40, device=device) % 3).int()
-    classes = classes.expand(2, -1, -1).contiguous()
     ball, _ = reference.ball_query(xyz, centers, 0.3, 6)
     near6, _ = reference.knn(xyz, centers, 6)
     xyz6 = reference.group_points(xyz.mT, near6)
     few, weight = random(device, 2, 5, 9), random(device, 2, 40, 3)
     near = reference.knn(centers, xyz, 3)[0]
 
-    def in_ball(radius: float, k: int) -> Tensor:
-        idx, found = reference.ball_query(xyz, centers, radius, k)
-        members = torch.arange(k, device=device) < found[..., None]
-        grouped = reference.group_points(classes.mT.float(), idx)
-        return (grouped * members[:, None]).sum(3).mT.int()
-
     return {
-        **{"xyz": xyz, "centers": centers, "features": features, "classes": classes},
+        **{"xyz": xyz, "centers": centers, "features": features},
         **{"rows": farthest_point_sample(xyz, 9), "few": few.requires_grad_()},
         **{"ball": ball, "grouped": reference.group_points(features, ball)},
         "relative": reference.group_points(xyz.mT, ball) - centers.mT[..., None],
@@ -108,8 +77,6 @@ def batch(device: torch.device) -> dict[str, Any]:
         "interpolated": reference.interpolate(few, near, weight),
         **{"near6": near6, "xyz6": xyz6, "offsets6": xyz6 - centers.mT[..., None]},
         "features6": reference.group_points(features, near6),
-        "in_ball": in_ball,
-        "near_classes": reference.group_points(classes.mT, near6).sum(3).mT.int(),
     }
 
 

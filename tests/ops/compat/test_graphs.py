@@ -295,5 +295,5 @@ def test_wrong_lengths_are_named(device: torch.device) -> None:
     cloud = points(device, 20, 3, 1)
     with pytest.raises(ValueError, match="lengths: expected 3 values of 0 to 20, got"):
         pytorch3d.knn_points(cloud, cloud, lengths(device, [20, 21, 3]))
-    with pytest.raises(ValueError, match="K: expected 3 values, one a cloud, got 2"):
+    with pytest.raises(ValueError, match="K: expected 3 values, one per cloud, got 2"):
         pytorch3d.sample_farthest_points(cloud, K=[1, 2])

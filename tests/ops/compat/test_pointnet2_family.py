@@ -1,48 +1,30 @@
-"""VoteNet's arguments, OpenPCDet's stacks and the raw extensions, against plain torch."""
-
-from typing import Any
+"""VoteNet's arguments and OpenPCDet's stacks, against plain torch."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from farpoint_ops import ball_query, farthest_point_sample
-from farpoint_ops.compat import (
-    mmcv,
-    pointnet2,
-    pointnet2_batch_cuda,
-    pointnet2_ext,
-    pointnet2_stack,
-)
+from farpoint_ops.compat import pointnet2, pointnet2_stack
 
 
 def random(device: torch.device, *shape: int) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(2)).to(device)
 
 
-def group(values: Tensor, idx: Tensor) -> Tensor:
-    """(B, C, N), (B, M, K) -> (B, C, M, K) by plain indexing."""
-    return torch.stack([v[:, i.long()] for v, i in zip(values, idx, strict=True)])
-
-
 @pytest.fixture
-def inputs(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Points (2, 80, 3), centers (2, 9, 3), the last far away, and features (2, 5, 80)."""
+def inputs(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Points (2, 80, 3), and centers (2, 9, 3), the last far away."""
     xyz = random(device, 2, 80, 3)
     centers = torch.cat([xyz[:, :8] + 0.01, xyz[:, :1] + 50], 1)
-    return xyz, centers, random(device, 2, 5, 80)
+    return xyz, centers
 
 
-@pytest.mark.parametrize("library", ["votenet", "mmcv"])
-def test_groups_are_filled_uniformly(inputs: tuple[Tensor, Tensor, Tensor], library: str) -> None:
+def test_groups_are_filled_uniformly(inputs: tuple[Tensor, Tensor]) -> None:
     """Every row found is there, nothing else is, and the rest is drawn from all of them."""
-    xyz, centers, _ = inputs
+    xyz, centers = inputs
     names = torch.arange(80.0, device=xyz.device).expand(2, 1, 80).contiguous()
-    module: Any = (
-        pointnet2.QueryAndGroup(0.3, 40, False, False, False, True, True)
-        if library == "votenet"
-        else mmcv.QueryAndGroup(0.3, 40, 0.0, False, False, False, True, True)
-    )
+    module = pointnet2.QueryAndGroup(0.3, 40, False, False, False, True, True)
     rows, unique = module(xyz, centers, names)
     counts = ball_query(xyz, centers, 0.3, 40)[1]
     assert torch.equal(unique, counts.clamp(min=1).float())
@@ -58,12 +40,8 @@ def test_groups_are_filled_uniformly(inputs: tuple[Tensor, Tensor, Tensor], libr
 def test_a_count_without_uniform_filling_is_an_error() -> None:
     with pytest.raises(ValueError, match="ret_unique_cnt: expected sample_uniformly"):
         pointnet2.QueryAndGroup(1.0, 2, ret_unique_cnt=True)
-    with pytest.raises(ValueError, match="return_unique_cnt: expected uniform_sample"):
-        mmcv.QueryAndGroup(1.0, 2, return_unique_cnt=True)
     with pytest.raises(ValueError, match="features: expected a tensor where use_xyz is False"):
         pointnet2.QueryAndGroup(0.3, 6, use_xyz=False)(torch.zeros(1, 4, 3), torch.zeros(1, 2, 3))
-    with pytest.raises(ValueError, match="normalize_xyz: expected a max_radius"):
-        mmcv.QueryAndGroup(None, 2, normalize_xyz=True)
 
 
 class Stack:
@@ -159,86 +137,3 @@ def test_wrong_counts_are_named(device: torch.device) -> None:
         pointnet2_stack.QueryAndGroup(1.0, 2, use_xyz=False)(
             stack.xyz, stack.counts, stack.centers, stack.center_counts
         )
-
-
-def test_wrappers_write_to_what_they_are_given(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    """As OpenPCDet's and PointNeXt's functions call them, with gradients of plain torch."""
-    raw, ext = pointnet2_batch_cuda, pointnet2_ext
-    xyz, centers, features = inputs
-    device = xyz.device
-    rows = torch.empty(2, 7, dtype=torch.int32, device=device)
-    assert raw.furthest_point_sampling_wrapper(2, 80, 7, xyz, torch.empty(0), rows) == 1
-    assert torch.equal(rows, farthest_point_sample(xyz, 7))
-    idx = torch.empty(2, 9, 12, dtype=torch.int32, device=device)
-    raw.ball_query_wrapper(2, 80, 9, 0.4, 12, centers, xyz, idx)
-    assert torch.equal(idx, ext.ball_query(centers, xyz, 0.4, 12))
-    gathered, grouped = features.new_empty(2, 5, 7), features.new_empty(2, 5, 9, 12)
-    raw.gather_points_wrapper(2, 5, 80, 7, features, rows, gathered)
-    raw.group_points_wrapper(2, 5, 80, 9, 12, features, idx, grouped)
-    twin = features.clone().requires_grad_()
-    expected = group(twin, rows[..., None])[..., 0], group(twin, idx)
-    assert torch.equal(gathered, expected[0])
-    assert torch.equal(grouped, expected[1])
-    for out, wrapper, sizes, index in (
-        (expected[0], raw.gather_points_grad_wrapper, (7,), rows),
-        (expected[1], raw.group_points_grad_wrapper, (9, 12), idx),
-    ):
-        weights = random(device, *out.shape)
-        grad = torch.ones_like(features)
-        wrapper(2, 5, 80, *sizes, weights, index, grad)
-        (wanted,) = torch.autograd.grad((out * weights).sum(), twin)
-        torch.testing.assert_close(grad, wanted + 1)
-
-
-def test_wrappers_of_interpolation(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    raw = pointnet2_batch_cuda
-    xyz, centers, _ = inputs
-    squared, near = xyz.new_empty(2, 80, 3), torch.empty(2, 80, 3, dtype=torch.int32)
-    near = near.to(xyz.device)
-    raw.three_nn_wrapper(2, 80, 9, xyz, centers, squared, near)
-    assert torch.equal(near, pointnet2_ext.three_nn(xyz, centers)[1])
-    values = random(xyz.device, 2, 5, 9).requires_grad_()
-    weight, out = random(xyz.device, 2, 80, 3), xyz.new_empty(2, 5, 80)
-    raw.three_interpolate_wrapper(2, 5, 9, 80, values, near, weight, out)
-    expected = (group(values, near) * weight[:, None]).sum(-1)
-    torch.testing.assert_close(out, expected.detach())
-    grad, weights = torch.zeros(2, 5, 9, device=xyz.device), random(xyz.device, 2, 5, 80)
-    raw.three_interpolate_grad_wrapper(2, 5, 80, 9, weights, near, weight, grad)
-    torch.testing.assert_close(grad, torch.autograd.grad((expected * weights).sum(), values)[0])
-
-
-def test_mmcv_stacks(device: torch.device) -> None:
-    stack = Stack(device)
-    counts = stack.counts, stack.center_counts
-    idx = mmcv.ball_query(0.0, 0.4, 8, stack.xyz, stack.centers, *counts)
-    assert idx[4, 0] == -1
-    idx[4, 0] = 0
-    expected, _ = pointnet2_stack.ball_query(
-        0.4, 8, stack.xyz, stack.counts, stack.centers, stack.center_counts
-    )
-    assert torch.equal(idx, expected)
-    grouped = mmcv.grouping_operation(stack.features, idx, *counts)
-    assert torch.equal(grouped[7], stack.features[50 + idx[7].long()].T)
-    idx[:, :2] = torch.tensor([-1, 30], device=device, dtype=torch.int32)
-    some = mmcv.grouping_operation(stack.features, idx, *counts)
-    assert torch.equal(some[:6, :, 1], stack.features[30].expand(6, -1))
-    assert not some[:, :, 0].any()
-    assert not some[6:, :, 1].any(), "row 30 of a cloud of 30"
-
-
-def test_a_sampler_by_coordinates_and_features(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    """3DSSD's: the first part by features, the second by both."""
-    xyz, _, features = inputs
-    sampler = mmcv.PointsSampler([6, 4], ["F-FPS", "FS"], [40, -1])
-    rows = sampler(xyz, features)
-    both = torch.cat([xyz, features.mT], 2)
-    squared = torch.cdist(both, both).square()
-    first = mmcv.furthest_point_sample_with_dist(squared[:, :40, :40], 6)
-    second = mmcv.furthest_point_sample_with_dist(squared[:, 40:, 40:], 4) + 40
-    third = farthest_point_sample(xyz[:, 40:], 4) + 40
-    assert rows.shape == (2, 14)
-    assert torch.equal(rows, torch.cat([first, second, third], 1))
-    with pytest.raises(ValueError, match=r"fps_mod_list: .*got \['X'\]"):
-        mmcv.PointsSampler([1], ["X"], [-1])
-    with pytest.raises(ValueError, match="features: expected a tensor for F-FPS"):
-        sampler(xyz, None)

@@ -12,7 +12,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server.codec import json_form
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.json_form import MAX_FIELDS, read_json
-from farpoint_server.codec.open_inference import fps, json_values, rest
+from farpoint_server.codec.open_inference import fps, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
@@ -149,10 +149,7 @@ WRONG = {
     "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
     "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
     "a shape beyond 64 bits": (body(points(shape=[2**64], data=[]))[0], "inputs[0].shape"),
-    "data twice": (
-        body(points(data=[], parameters={"binary_data_size": 0}))[0],
-        "inputs[0].data",
-    ),
+    "data twice": (body(points(data=[], parameters={"binary_data_size": 0}))[0], "inputs[0].data"),
     "less binary data than it says": (
         body(points(parameters={"binary_data_size": 120}))[0],
         "inputs[0].parameters[binary_data_size]",
@@ -208,7 +205,7 @@ def test_a_header_length_beyond_the_body(size):
 
 def test_json_is_bounded():
     with pytest.raises(InvalidRequestError, match="binary_data_size"):
-        rest.read_rest_request("fps", "", b"[" * (json_values.MAX_BYTES + 1))
+        rest.read_rest_request("fps", "", b"[" * (rest.MAX_BYTES + 1))
 
 
 HUGE = "1" + "0" * 400

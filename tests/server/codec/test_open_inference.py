@@ -36,6 +36,16 @@ def changed(change):
     return made
 
 
+def with_input(name, values, **parameters):
+    made = request()
+    datatype = f"{'FP' if values.dtype.kind == 'f' else 'INT'}{8 * values.itemsize}"
+    made.inputs.add(name=name, datatype=datatype, shape=values.shape)
+    made.raw_input_contents.append(values.tobytes())
+    for key, value in parameters.items():
+        made.parameters[key].int64_param = value
+    return made
+
+
 def test_a_batch_is_equal_clouds():
     parsed = parse(request(shape=(2, 5, 3)))
     assert parsed.lengths.tolist() == [5, 5]
@@ -70,18 +80,12 @@ WRONG = {
     "no inputs": (pb.ModelInferRequest(), "inputs"),
     "an unknown input": (changed(lambda r: r.inputs.add(name="x")), "inputs[2].name"),
     "one input twice": (changed(lambda r: r.inputs.add(name="points")), "inputs[2].name"),
-    "too few raw contents": (
-        changed(lambda r: r.raw_input_contents.pop()),
-        "raw_input_contents",
-    ),
+    "too few raw contents": (changed(lambda r: r.raw_input_contents.pop()), "raw_input_contents"),
     "raw and typed": (
         changed(lambda r: r.inputs[0].contents.fp32_contents.append(1)),
         "inputs[points].contents",
     ),
-    "neither": (
-        changed(lambda r: r.ClearField("raw_input_contents")),
-        "inputs[points].contents",
-    ),
+    "neither": (changed(lambda r: r.ClearField("raw_input_contents")), "inputs[points].contents"),
     "bytes that do not fit": (request(shape=(9, 3)), "inputs[points].contents"),
     "overflowing shape": (request(shape=(2**62, 3)), "inputs[points].contents"),
     "negative shape": (request(shape=(-10, -3)), "inputs[points].shape"),
@@ -111,6 +115,12 @@ WRONG = {
         changed(lambda r: r.parameters["start_index"].__setattr__("int64_param", 10)),
         "parameters[start_index][0]",
     ),
+    "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
+    "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
+    "two starts": (with_input("start", np.array([1]), start_index=1), "parameters[start_index]"),
+    "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),
+    "one feature": (with_input("features", np.ones(1, "f4")), "inputs[features].shape"),
+    "features that were not sent": (request(outputs=[{"name": "features"}]), "outputs[0].name"),
     "unknown policy": (
         changed(lambda r: r.parameters["nonfinite_policy"].__setattr__("string_param", "x")),
         "parameters[nonfinite_policy]",

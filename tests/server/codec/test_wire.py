@@ -121,10 +121,7 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
     for i in range(FUZZ_INPUTS):
         raw = mutated(SEEDS[i % len(SEEDS)], chance)
-        expected, got = (
-            parsed(pb.SampleRequest, raw),
-            read(read_sample_message, raw, CLOUDS),
-        )
+        expected, got = (parsed(pb.SampleRequest, raw), read(read_sample_message, raw, CLOUDS))
         assert (expected is None) == (got is None), raw
         if got is None:
             outcomes["no message"] += 1
@@ -160,10 +157,7 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
         assert (expected is None) == (got is None), raw
         if got is not None:
             assert (whole(got[0]), got[1]) == (expected.request, expected.mode), raw
-        large, data = (
-            parsed(pb.SampleLargeRequest, raw),
-            read(read_upload_data, raw, CLOUDS),
-        )
+        large, data = (parsed(pb.SampleLargeRequest, raw), read(read_upload_data, raw, CLOUDS))
         expected_data = large.points_data if large and large.HasField("points_data") else None
         assert (None if data is None else bytes(data)) == expected_data, raw
 

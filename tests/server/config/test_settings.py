@@ -1,5 +1,7 @@
 """Settings: where they come from, which source wins, and errors of wrong ones."""
 
+from typing import get_args
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -32,6 +34,11 @@ def test_listen_may_be_repeated_or_separated_by_commas(monkeypatch):
     assert parse([]).listen == ("a:1", "unix:b")
 
 
+def test_origins_are_a_scheme_and_a_host_or_any():
+    origins = ("https://a.example:8443", "http://b", "*")
+    assert parse(["--http-origins", ",".join(origins)]).http_origins == origins
+
+
 def test_devices_may_be_repeated_or_separated_by_commas():
     assert parse(["--device", "cpu", "--device", "cuda:1"]).device == ("cpu", "cuda:1")
     assert parse(["--device", "cpu,cpu"]).device == ("cpu", "cpu")
@@ -45,7 +52,7 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--listen", "a:70000"], "got 'a:70000'"),
         (["--listen", "unix:"], "got 'unix:'"),
         (["--device", "tpu"], "--device"),
-        (["--cpu-threads", "-1"], "FARPOINT_CPU_THREADS"),
+        (["--cpu-threads", "-1"], "--cpu-threads (or FARPOINT_CPU_THREADS"),
         (["--log-format", "xml"], "'json' or 'console'"),
         (["--max-request-points", "40000000"], "could never be accepted"),
         (["--config", "/no/such/file"], "/no/such/file: No such file or directory"),
@@ -57,12 +64,10 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--http-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
         (["--probe-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
         (["--max-connection-age-grace-s", "9"], "needs max_connection_age_s"),
-        (["--processes", "0"], "--processes"),
         (["--processes", "many"], "--processes"),
         (["--http-origins", "viewer.example"], "expected http(s)://HOST, without a path, or *"),
         (["--http-origins", "https://a,https://b/page"], "got 'https://b/page'"),
         (["--shared-memory-listen", "a:1"], "expected unix:PATH, got 'a:1'"),
-        (["--max-shared-memory-bytes", "0"], "--max-shared-memory-bytes"),
         (["--otlp-endpoint", "collector:4317"], "--otlp-endpoint"),
         (["--nonsense", "1"], "--nonsense"),
     ],
@@ -172,13 +177,17 @@ def test_the_default_model_is_loaded_unless_the_settings_say_otherwise(monkeypat
     assert parse(["--encoder", "a=/x", "--encoder", "default"]).encoder == ("a=/x", "default")
     monkeypatch.setenv("FARPOINT_ENCODER", "default, b=/y")
     assert parse([]).encoder == ("default", "b=/y")
+    assert parse(["--model", "a=/x", "--model", "b=/x"]).model == ("a=/x", "b=/x")
 
 
 @pytest.mark.parametrize("wrong", ["/x", "a=", "=/x", ""])
-def test_a_model_without_a_name_or_a_path_is_named(capsys, wrong):
+@pytest.mark.parametrize(
+    ("flag", "expected"), [("--encoder", "NAME=PATH, default or none"), ("--model", "NAME=PATH")]
+)
+def test_a_model_without_a_name_or_a_path_is_named(capsys, flag, expected, wrong):
     with pytest.raises(SystemExit):
-        parse(["--encoder", wrong])
-    assert f"expected NAME=PATH, default or none, got {wrong!r}" in capsys.readouterr().err
+        parse([flag, wrong])
+    assert f"expected {expected}, got {wrong!r}" in capsys.readouterr().err
 
 
 def test_options_of_memory_are_in_bytes_and_count_on_every_device():
@@ -190,8 +199,48 @@ def test_options_of_memory_are_in_bytes_and_count_on_every_device():
     assert not options.enabled
 
 
-@pytest.mark.parametrize("flag", ["--memory-limit-mib", "--memory-idle-s"])
-def test_zero_does_not_mean_the_default(flag, capsys):
-    with pytest.raises(SystemExit):
-        parse([flag, "0"])
-    assert f"{flag} (or FARPOINT_MEMORY" in capsys.readouterr().err
+NUMBERS = [
+    name
+    for name, field in Settings.model_fields.items()
+    if {int, float} & {field.annotation, *get_args(field.annotation)} or name == "processes"
+]
+MAY_BE_ZERO = {
+    *("cpu_threads", "overload_retry_ms", "long_work_ms", "drain_grace_s", "drain_timeout_s"),
+    "memory_reserve_mib",
+}
+LEAST = {**dict.fromkeys(MAY_BE_ZERO, 0), "max_message_bytes": 1024, "max_bytes_in_flight": 1024}
+MOST = {
+    **{"caller_share": 1, "processes": 256},
+    **{"max_message_bytes": (1 << 30) - 1, "max_request_points": (1 << 31) - 1},
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_number_has_its_bounds(name):
+    """Zero does not stand for the default: where it makes no sense it is refused."""
+
+    def is_allowed(value):
+        try:
+            Settings(**{name: value})
+        except ValidationError as error:
+            return all(name not in each["loc"] for each in error.errors())
+        return True
+
+    least = LEAST.get(name, 1)
+    assert (is_allowed(least), is_allowed(least - 1)) == (True, False)
+    if name in MOST:
+        assert (is_allowed(MOST[name]), is_allowed(MOST[name] + 1)) == (True, False)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (5, 2), (200, 16)])
+def test_auto_is_one_process_for_two_cores(monkeypatch, cores, expected):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    assert Settings(processes="auto").process_count == expected
+    assert Settings(processes=3).process_count == 3
+
+
+@pytest.mark.parametrize("settings", [{"listen": ["unix:/a"]}, {"shared_memory_listen": "unix:/a"}])
+def test_what_processes_cannot_share_is_refused_by_name(settings):
+    with pytest.raises(ValueError, match=r"processes \(2\): expected addresses HOST:PORT.*unix:/a"):
+        Settings(processes=2, **settings)
+    Settings(processes=1, **settings)

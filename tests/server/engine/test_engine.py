@@ -278,8 +278,7 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
 
 
 @pytest.mark.parametrize(
-    ("lowered", "threads", "expected"),
-    [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)],
+    ("lowered", "threads", "expected"), [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)]
 )
 def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
     assert background_threads(threads, lowered=lowered) == expected

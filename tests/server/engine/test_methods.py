@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from tests.support.fake_device import FakeDevice
-from tests.support.method_references import random_rows, voxel_rows
 
+from farpoint_ops import random_sample, voxel_grid_sample
 from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.sample import SampleBatch, SampleWork, launch, most_samples
 from farpoint_server.engine.transfer.pipeline import Pipeline
@@ -44,12 +44,13 @@ def answer(asked: MethodWork) -> Samples:
 @pytest.mark.parametrize("kind", METHODS)
 def test_each_cloud_is_answered_by_itself(kind):
     method, asked = METHODS[kind], work(METHODS[kind])
-    samples = answer(asked)
-    expected = (
-        [random_rows(c, m, s) for c, m, s in zip(CLOUDS, COUNTS, method.seeds, strict=True)]
-        if isinstance(method, RandomRows)
-        else [voxel_rows(c, 0.8, kind, method.origin) for c in CLOUDS]
-    )
+    samples, clouds = answer(asked), [torch.from_numpy(cloud) for cloud in CLOUDS]
+    if isinstance(method, RandomRows):
+        each = zip(clouds, COUNTS, method.seeds, strict=True)
+        expected = [random_sample(c[None], int(m), seed=s)[0].tolist() for c, m, s in each]
+    else:
+        options = {"select": kind if kind != "mean" else "first", "origin": method.origin}
+        expected = [voxel_grid_sample(c, 0.8, **options)[0].tolist() for c in clouds]
     firsts = LENGTHS.cumsum() - LENGTHS
     flat = [row + first for rows, first in zip(expected, firsts, strict=True) for row in rows]
     assert samples.rows.tolist() == flat

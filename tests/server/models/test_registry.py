@@ -14,12 +14,7 @@ from farpoint_models.programs import Batching, Manifest, ProgramError, Role, Ten
 from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import ModelInput
-from farpoint_server.errors import (
-    InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-    StartError,
-)
+from farpoint_server.errors import InvalidRequestError, NotFoundError, OverloadedError, StartError
 from farpoint_server.models import loading as module
 from farpoint_server.models import trial
 from farpoint_server.models.forward import EncodeWork

@@ -78,11 +78,7 @@ def check(requests: Sequence[ModelInput], answers) -> None:
 
 @pytest.mark.parametrize(
     ("manifest", "runs", "shared"),
-    [
-        (EQUAL, Runs(), [5, 14, 9, 60]),
-        (PADDED, Runs(), [4 * 9, 60]),
-        (RAGGED, ragged_sums, None),
-    ],
+    [(EQUAL, Runs(), [5, 14, 9, 60]), (PADDED, Runs(), [4 * 9, 60]), (RAGGED, ragged_sums, None)],
 )
 def test_each_request_gets_what_is_its_own_of_shared_calls(manifest, runs, shared):
     requests = [request(7, 9), request(60), request(5, 7)]

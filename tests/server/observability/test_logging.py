@@ -88,16 +88,18 @@ def test_libraries_that_log_are_heard_too(lines):
     assert "KeyError: 'why'" in second["exception"]
 
 
-def test_a_field_that_cannot_be_shown_costs_its_line_and_no_other(lines):
+def test_a_line_that_cannot_be_shown_costs_no_other(lines):
     class Unshowable:
         def __repr__(self):
             raise ValueError("no text")
 
     configure, read = lines
     configure(log_format="json")
+    logging.getLogger("library").warning("%d", "no number")
     structlog.get_logger().info("first", field=Unshowable())
     structlog.get_logger().info("second")
-    first, second = (json.loads(line) for line in read())
+    library, first, second = (json.loads(line) for line in read())
+    assert library["event"] == "%d"
     assert (first["event"], first["error"]) == ("log line not rendered", "ValueError")
     assert second["event"] == "second"
 

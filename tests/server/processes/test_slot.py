@@ -75,20 +75,6 @@ def test_a_process_reads_its_slot_and_settings_once(tmp_path, monkeypatch):
     assert from_environment(environment) is None
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (5, 2), (200, 16)])
-def test_auto_is_one_process_for_two_cores(monkeypatch, cores, expected):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    assert Settings(processes="auto").process_count == expected
-    assert Settings(processes=3).process_count == 3
-
-
-@pytest.mark.parametrize("settings", [{"listen": ["unix:/a"]}, {"shared_memory_listen": "unix:/a"}])
-def test_what_processes_cannot_share_is_refused_by_name(settings):
-    with pytest.raises(ValueError, match=r"processes \(2\): expected addresses HOST:PORT.*unix:/a"):
-        Settings(processes=2, **settings)
-    Settings(processes=1, **settings)
-
-
 CHILD = """
 import sys
 from farpoint_server.processes.slot import end_with_parent

@@ -11,13 +11,10 @@ from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
 
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Samples
-from farpoint_server.errors import (
-    DeadlinePassedError,
-    DeadlineTooCloseError,
-    OverloadedError,
-)
+from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Watchdog
+from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Lane, Watchdog
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 
@@ -207,6 +204,20 @@ async def test_while_a_batch_runs_a_gpu_takes_one_that_is_full_and_no_other():
     engine.gate.set()
     assert await rows(tasks) == [2, 300]
     await batcher.stop()
+
+
+async def test_work_behind_a_line_that_no_caller_waits_for_is_done(engine):
+    loop, queue = asyncio.get_running_loop(), JobQueue(batch_points=100)
+    lane = Lane(engine, queue, Watchdog(None), 0, CostModel(), BatchMetrics(), Clock())
+    late, stayed = (Job(cloud(points), loop.create_future()) for points in (10, 500))
+    late.answer.cancel()
+    engine.gate.set()
+    lane.start()
+    await settle()
+    for job in (late, stayed):
+        queue.add(job)
+    assert (await asyncio.wait_for(stayed.answer, 10)).result.rows[0] == 500
+    await lane.stop()
 
 
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):

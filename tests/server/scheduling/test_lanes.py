@@ -25,12 +25,7 @@ class TwoLanes:
         self.short = GatedEngine(self.long)
         self.costs = CostModel()
         self.batcher = Batcher(
-            self.short,
-            1 << 20,
-            watchdog,
-            long_ns=LONG_NS,
-            batch_ns=LONG_NS,
-            costs=self.costs,
+            self.short, 1 << 20, watchdog, long_ns=LONG_NS, batch_ns=LONG_NS, costs=self.costs
         )
         self.batcher.start()
 

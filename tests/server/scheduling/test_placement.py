@@ -27,9 +27,8 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.models.forward import EncodeWork
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.batcher import Batcher, Placement
 from farpoint_server.scheduling.lane import CostModel, Watchdog
-from farpoint_server.scheduling.placement import Placement
 
 
 def clouds(number: int, points: int, samples: int) -> SampleWork:
@@ -213,8 +212,9 @@ async def test_a_deadline_holds_over_all_attempts():
 def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
     points = np.zeros((1, 3), np.float32)
     work = EncodeWork({}, ModelInput(np.ones(1, np.int64), {"points": points}))
-    work.cancel(0)
-    assert (work.cancelled, work.retry_copy().cancelled) == ([True], [False])
+    batch = work.batch([work])
+    batch.cancel(0)
+    assert (batch.cancelled, work.batch([work]).cancelled) == ([True], [False])
 
 
 async def test_real_engines_give_the_same_samples_on_whatever_device():

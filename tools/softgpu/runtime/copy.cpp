@@ -62,7 +62,7 @@ int check(const Side& side, size_t bytes, const Work& work) {
   }
   const std::string why = why_not(side.address, bytes, any_device);
   if (why.empty()) return cudaSuccess;
-  found("memory", work.what + why, work.what + ": " + why + work.stack);
+  found("memory", work.what + why, work.what + ": " + why);
   return cudaErrorIllegalAddress;
 }
 

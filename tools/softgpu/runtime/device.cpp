@@ -20,6 +20,7 @@ constexpr Profile kProfiles[] = {
     {"Orin", 87, 16, 166912, 167936, 1536, 16, 4 << 20, 30697},
 };
 
+constexpr size_t kContext = 300 << 20;  // what a context takes
 pid_t owner = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -43,9 +44,8 @@ void start() {
   owner = getpid();
   const size_t limit = static_cast<size_t>(setting("MB", 8192));
   const size_t total = std::min(profile().mebibytes, limit) << 20;
-  const size_t context = static_cast<size_t>(setting("CONTEXT_MB", 300)) << 20;
   const int visible = visible_devices();
-  for (int i = 0; i < visible; ++i) devices.push_back({i, total, context, context, nullptr, {}});
+  for (int i = 0; i < visible; ++i) devices.push_back({i, total, kContext, nullptr, {}});
   watch_faults();
   keep_reporting();
   atexit([] {
@@ -53,7 +53,6 @@ void start() {
     report_leaks();
     report();
   });
-  if (setting("VERBOSE", 0)) say("start", "%d x %s, %zu MiB", visible, profile().name, total >> 20);
 }
 
 }  // namespace

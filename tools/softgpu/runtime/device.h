@@ -28,7 +28,6 @@ struct Device {
   int index;
   size_t total;
   size_t used;
-  size_t peak;
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;
 };

@@ -89,14 +89,12 @@ Arguments copied(const SoftgpuKernel& code, void** arguments) {
 }
 
 int injected_fault(const char* name) {
-  static std::atomic<long> launches{0};
-  const long number = ++launches;
-  if (number == setting("HANG_KERNEL", -1) || setting("HANG", 0)) {
-    say("injected", "kernel %ld hangs: %s", number, name);
+  if (setting("HANG", 0)) {
+    say("injected", "a kernel hangs: %s", name);
     for (;;) sleep(1000);
   }
-  if (number != setting("FAIL_KERNEL", -1) && !setting("FAIL", 0)) return 0;
-  say("injected", "kernel %ld fails: %s", number, name);
+  if (!setting("FAIL", 0)) return 0;
+  say("injected", "a kernel fails: %s", name);
   return static_cast<int>(setting("FAIL_CODE", cudaErrorIllegalAddress));
 }
 
@@ -112,7 +110,7 @@ int execute(const SoftgpuKernel& code, const Launch& launch, const Arguments& ar
   const int error = executor().run(&code, grid, block, launch.shared, launch.cooperative,
                                     pointers.data(), &why);
   if (error) {
-    const std::string text = readable(code.name) + ": " + why + running()->work()->stack;
+    const std::string text = readable(code.name) + ": " + why;
     found("memory", text, text);
   }
   return error;

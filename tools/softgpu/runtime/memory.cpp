@@ -95,7 +95,6 @@ cudaError_t allocate_device(void** out, size_t size) {
   const auto begin = reinterpret_cast<uintptr_t>(view);
   allocations[begin] = {begin, size, alias, Kind::kDevice, current_device, taken, false, {}, {}};
   device.used += taken;
-  device.peak = std::max(device.peak, device.used);
   count("cudaMalloc");
   *out = view;
   return cudaSuccess;
@@ -128,9 +127,6 @@ cudaError_t free_device(void* pointer) {
 cudaError_t allocate_pinned(void** out, size_t size) {
   const Lock held(big);
   const size_t taken = rounded(std::max<size_t>(size, 1), kPage);
-  static size_t pinned = 0;
-  const long most = setting("PINNED_MB", 0);
-  if (most && pinned + taken > static_cast<size_t>(most) << 20) return cudaErrorMemoryAllocation;
   const int file = memfd_create("softgpu", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(taken)) != 0) return cudaErrorMemoryAllocation;
   constexpr int kBoth = PROT_READ | PROT_WRITE;
@@ -138,7 +134,6 @@ cudaError_t allocate_pinned(void** out, size_t size) {
   void* const alias = mmap(nullptr, taken, kBoth, MAP_SHARED, file, 0);
   close(file);
   if (view == MAP_FAILED || alias == MAP_FAILED) return cudaErrorMemoryAllocation;
-  pinned += taken;
   const auto begin = reinterpret_cast<uintptr_t>(view);
   auto* const bytes = static_cast<unsigned char*>(alias);
   allocations[begin] = {begin, size, bytes, Kind::kPinned, current_device, taken, false, {}, {}};
@@ -159,27 +154,6 @@ cudaError_t free_pinned(void* pointer) {
   munmap(pointer, found->second.taken);
   allocations.erase(found);
   count("cudaFreeHost");
-  return cudaSuccess;
-}
-
-cudaError_t register_host(void* pointer, size_t size) {
-  const Lock held(big);
-  const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  auto* const bytes = static_cast<unsigned char*>(pointer);
-  if (find_allocation(begin)) return cudaErrorHostMemoryAlreadyRegistered;
-  allocations[begin] = {begin, size, bytes, Kind::kRegistered, current_device, 0, false, {}, {}};
-  count("cudaHostRegister");
-  return cudaSuccess;
-}
-
-cudaError_t unregister_host(void* pointer) {
-  synchronize_device(current_device);
-  const Lock held(big);
-  const auto found = allocations.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == allocations.end() || found->second.kind != Kind::kRegistered)
-    return cudaErrorHostMemoryNotRegistered;
-  forget_accesses(found->first, found->second.size);
-  allocations.erase(found);
   return cudaSuccess;
 }
 

@@ -11,7 +11,7 @@
 
 namespace softgpu {
 
-enum class Kind { kDevice, kPinned, kRegistered };
+enum class Kind { kDevice, kPinned };
 
 // A block that torch's allocator handed out, from its call to the call that freed it.
 struct Block {
@@ -44,8 +44,6 @@ cudaError_t allocate_device(void** out, size_t size);
 cudaError_t free_device(void* pointer);
 cudaError_t allocate_pinned(void** out, size_t size);
 cudaError_t free_pinned(void* pointer);
-cudaError_t register_host(void* pointer, size_t size);
-cudaError_t unregister_host(void* pointer);
 
 // The allocation that holds the address; null if there is none. Under `big`.
 Allocation* find_allocation(uintptr_t address);

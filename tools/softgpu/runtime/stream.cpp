@@ -10,7 +10,6 @@
 #include "sanitizer/fault.h"
 #include "graph.h"
 #include "memory.h"
-#include "sanitizer/stack.h"
 
 namespace softgpu {
 namespace {
@@ -183,7 +182,6 @@ uint64_t oldest_unfinished() {
 
 WorkPointer enqueue(Stream* stream, const std::string& what, Run run, std::function<void()> after,
                     uint64_t number) {
-  const std::string stack = run && !what.empty() ? caller_stack() : "";
   const Lock held(big);
   order_legacy(stream);
   stream->clock.join(host_clock);
@@ -192,7 +190,7 @@ WorkPointer enqueue(Stream* stream, const std::string& what, Run run, std::funct
   const uint64_t tick = ++ticks[stream->id];
   if (number == 0) number = next_number();
   const auto work = std::make_shared<const Work>(
-      Work{stream->id, stream->device, tick, number, stream->clock, what, stack});
+      Work{stream->id, stream->device, tick, number, stream->clock, what});
   if (stream->graph) {
     capture(stream->graph, {std::move(run), work, std::move(after)});
   } else {

@@ -63,7 +63,7 @@ bool is_idle(Stream* stream);
 uint64_t oldest_unfinished();
 
 // Queues work; `after` runs on the stream's thread once it ended. `number` is that of an earlier
-// call which this one repeats. Work without a name is the runtime's own and keeps no stack.
+// call which this one repeats. Work without a name is the runtime's own.
 WorkPointer enqueue(Stream* stream, const std::string& what, Run run,
                     std::function<void()> after = {}, uint64_t number = 0);
 void synchronize_stream(Stream* stream);

@@ -11,7 +11,6 @@ export const SUFFIXES = [
   "txt",
   "csv",
   "pts",
-  "obj",
 ] as const;
 
 export type Suffix = (typeof SUFFIXES)[number];

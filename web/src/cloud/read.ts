@@ -7,7 +7,7 @@ import { readLas } from "./las";
 import { readNpy } from "./npy";
 import { readPcd } from "./pcd";
 import { readPly } from "./ply";
-import { readObj, readText } from "./text";
+import { readText } from "./text";
 
 type Reader = (name: string, bytes: Uint8Array) => Cloud | Promise<Cloud>;
 
@@ -22,7 +22,6 @@ const READERS: Record<Suffix, Reader> = {
   txt: readText,
   csv: readText,
   pts: readText,
-  obj: readObj,
 };
 
 /** @throws FileError with one sentence, whatever is wrong. */

@@ -59,16 +59,6 @@ export function readText(name: string, bytes: Uint8Array): Cloud {
   return cloudOfColumns(name, table(rows.map(cut), names));
 }
 
-/** The vertices of a Wavefront file, with a weight or a color where they have one. */
-export function readObj(name: string, bytes: Uint8Array): Cloud {
-  const lines = new TextDecoder().decode(bytes).split("\n");
-  const vertices = lines.filter((line) => /^\s*v\s/.test(line)).map((line) => line.trim().slice(1));
-  if (!vertices.length) throw new FileError(`${name} has no points.`);
-  const width = vertices[0]!.trim().split(/\s+/).length;
-  const extra = width === 4 ? ["weight"] : width === 6 ? ["red", "green", "blue"] : [];
-  return cloudOfColumns(name, numbersOf(vertices, ["x", "y", "z", ...extra], vertices.length));
-}
-
 /** A name without its unit: `X [m]` is x. */
 function bare(name: string): string {
   return name.replace(/\s*[[(].*[\])]$/, "").trim();

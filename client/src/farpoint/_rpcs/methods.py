@@ -1,4 +1,4 @@
-"""Methods of sampling besides the farthest points: their parameters, and the request for each."""
+"""Sampling methods other than farthest points: parameters, checks and requests."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ Selection: TypeAlias = Literal["first", "nearest_mean", "mean"]
 
 @dataclass(frozen=True)
 class VoxelGrid:
-    """One point of each cube of a grid that has any; so many, and no `m`.
+    """Samples one point of each occupied voxel of a grid; `m` must be None.
 
     A point is in voxel floor((point - origin) / voxel_size), computed in float64 from the
-    coordinates as they were passed in. Rows ascend and none comes twice. With "first" the sample
-    of the first rows of a cloud is a prefix of that of all its rows.
+    coordinates as passed. Rows ascend and are distinct. With "first" the sample of a prefix of a
+    cloud is a prefix of the sample of the cloud.
 
     Raises:
-        InvalidArgumentError: a parameter is wrong.
+        InvalidArgumentError: a parameter is invalid.
     """
 
     voxel_size: float
-    """Side of the cubes, in the unit of the coordinates."""
+    """Edge length of a voxel, in the unit of the coordinates."""
     select: Selection = "first"
     """"first" is the lowest row of a voxel; "nearest_mean" the row nearest to its mean, the lowest
     on a tie; "mean" the mean itself in `Sample.points`, with the index and the attributes of the
@@ -48,10 +48,10 @@ class VoxelGrid:
 
 @dataclass(frozen=True)
 class RandomSampling:
-    """m rows at random, without replacement, decided by a seed alone.
+    """Samples m random rows without replacement; only the seed determines them.
 
-    Rows come in ascending order of their numbers of SplitMix64, so every sample is a prefix of a
-    larger one with its seed, on every device and in every batch.
+    Rows are ordered by their SplitMix64 numbers, so every sample is a prefix of a larger one with
+    the same seed, on every device and in every batch.
 
     Raises:
         InvalidArgumentError: a seed is not an integer from 0 to 2^64 - 1.
@@ -72,14 +72,14 @@ class RandomSampling:
 
 @dataclass(frozen=True)
 class PoissonDisk:
-    """Points farther than a radius from one another, as many as fit.
+    """Samples points that are more than a radius apart, as many as fit.
 
-    They are the beginning of the farthest points, which ends at the first covering radius that is
-    at most this: the sample for a larger radius is a prefix of that for a smaller one. `m`, if
-    given, is the most.
+    They are a prefix of the farthest points, up to the first covering radius that is at most this:
+    the sample for a larger radius is a prefix of that for a smaller one. `m`, if given, is the
+    maximum.
 
     Raises:
-        InvalidArgumentError: the radius is not a number that is 0 or more.
+        InvalidArgumentError: the radius is not a number of at least 0.
     """
 
     radius: float
@@ -127,15 +127,15 @@ _SELECTIONS: dict[str, voxel_grid_pb2.VoxelSelection.ValueType] = {
 
 
 def check_radius(radius: object) -> None:
-    """Raises InvalidArgumentError for anything but a number that is not negative."""
+    """Raises InvalidArgumentError unless the radius is a number of at least 0."""
     if not _is_number(radius) or not float(radius) >= 0:  # type: ignore[arg-type]
         raise InvalidArgumentError(
-            f"radius must be a number that is 0 or more, got {radius!r}", field="covering_radius"
+            f"radius must be a number of at least 0, got {radius!r}", field="covering_radius"
         )
 
 
 def check_arguments(method: Method, m: object, start: object, radius: float | None) -> None:
-    """Raises InvalidArgumentError for arguments of `sample` that the method does nothing with."""
+    """Raises InvalidArgumentError for arguments of `sample` that the method does not use."""
     if not isinstance(method, VoxelGrid | RandomSampling | PoissonDisk):
         expected = "a VoxelGrid, RandomSampling or PoissonDisk, or None for the farthest points"
         raise _wrong("method", expected, method, "method")
@@ -143,16 +143,18 @@ def check_arguments(method: Method, m: object, start: object, radius: float | No
     if radius is not None:
         raise _wrong("radius", f"None with {kind}", radius, "covering_radius")
     if isinstance(method, VoxelGrid) and m is not None:
-        raise _wrong("m", "None with VoxelGrid, whose size decides", m, "sample_counts")
+        raise _wrong(
+            "m", "None with VoxelGrid, which samples one point per voxel", m, "sample_counts"
+        )
     if not isinstance(method, PoissonDisk) and not (isinstance(start, int) and start == 0):
         raise _wrong("start", f"0 with {kind}", start, "start_indices")
 
 
 def write_method(method: Method, request: pb.SampleRequest, clouds: int) -> None:
-    """Turns the request for farthest points into one by another method.
+    """Sets the method of a request for farthest points.
 
     Raises:
-        InvalidArgumentError: it does not fit so many clouds.
+        InvalidArgumentError: the number of seeds is not that of the clouds.
     """
     if isinstance(method, PoissonDisk):
         request.method = pb.SAMPLING_METHOD_POISSON_DISK

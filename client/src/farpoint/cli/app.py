@@ -1,4 +1,4 @@
-"""The commands and their options; the code behind them is imported when one runs."""
+"""Commands and their options; a command's code is imported when it runs."""
 
 import argparse
 import inspect
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint._default import Connection
 from farpoint.cli import arguments, failures
 from farpoint.cli.connection import Options, Parser, split_connection
@@ -17,41 +16,24 @@ _HELP = "Samples point clouds with a Farpoint server."
 _EXIT_CODES = """\
 exit codes:
   0 done; 1 the server failed or is not serving, or one of several files failed;
-  2 an argument or the input is wrong; 130 interrupted"""
+  2 an argument or the input is invalid; 130 interrupted"""
 _JSON = ("--json", "Print JSON, one object per line.")
-_TIMEOUT = ("--timeout S", "Seconds that one request may take.")
+_TIMEOUT = ("--timeout S", "Timeout of one request in seconds.")
 Command = Callable[..., int | None]
 
 
 def sample(connection: Connection, **values: Any) -> int:
-    """Choose points of cloud files by farthest point sampling, or by another method.
+    """Sample points of cloud files by farthest point sampling or another method.
 
-    The suffix of the output says its format. In the input's own format every attribute is kept.
+    The suffix of the output selects its format. The input's own format keeps every attribute.
     """
     from farpoint.cli.sample.run import run
 
     return int(run(connection, arguments.SampleArguments(**values)) > 0)
 
 
-def encode(
-    connection: Connection,
-    source: Path,
-    output: Path,
-    model: str = "",
-    attribute: list[str] | None = None,
-    timeout: float = DEFAULT_TIMEOUT_S,
-    as_json: bool = False,
-) -> None:
-    """Run a model over a cloud file, and write the points and features of each of its stages."""
-    from farpoint.cli import server
-
-    server.check_output(output)
-    with connection.connect(timeout) as client:
-        server.encode(client, source, output, model, attribute or [], as_json=as_json)
-
-
 def models(connection: Connection, timeout: float = 10.0, as_json: bool = False) -> None:
-    """Show the models that a server has loaded."""
+    """Show the models that are loaded in a server."""
     from farpoint.cli.server import show
 
     with connection.connect(timeout) as client:
@@ -65,7 +47,7 @@ def load(
     timeout: float = 120.0,
     as_json: bool = False,
 ) -> None:
-    """Have a server load a model, and wait until it is ready."""
+    """Load a model into a server and wait until it is ready."""
     from farpoint.cli.server import show
 
     with connection.connect(timeout) as client:
@@ -85,7 +67,7 @@ def info(
     as_json: bool = False,
     **read: Any,
 ) -> None:
-    """Show a server's version, devices, methods and limits, or what a cloud file holds."""
+    """Show a server's version, devices, methods and limits, or describe a cloud file."""
     if file is not None:
         from farpoint.cli.file_info import show_file
 
@@ -100,7 +82,7 @@ def info(
 def health(
     connection: Connection, service: str = "", timeout: float = 5.0, as_json: bool = False
 ) -> int:
-    """Ask a server whether it is serving: exit code 0 if so, else 1."""
+    """Check whether a server is serving: exit code 0 if so, else 1."""
     from farpoint.cli.server import show_health
 
     return show_health(connection, service, timeout, as_json=as_json)
@@ -108,7 +90,6 @@ def health(
 
 def memory(
     connection: Connection,
-    watch: bool = False,
     trim: bool = False,
     snapshot: Path | None = None,
     timeout: float = 10.0,
@@ -122,17 +103,15 @@ def memory(
             view.trim(client)
         if snapshot is not None:
             view.save_snapshot(client, snapshot)
-        elif watch:
-            view.watch(client, as_json=as_json)
         else:
             view.show(client.memory(), as_json=as_json)
 
 
 def bench(connection: Connection, **values: Any) -> None:
-    """Load a server at rising rates, and find the rate it sustains at a latency target.
+    """Send calls at rising rates and find the rate that a server sustains at a latency target.
 
-    Calls are sent when they are due, like those of many independent callers, however
-    long answers take. It is a test under full load: other callers will feel it.
+    Calls are sent when they are due, as by many independent callers, however long answers
+    take. This is a test under full load: it slows down other callers.
     """
     from farpoint.cli.bench import run
 
@@ -145,36 +124,25 @@ def export(words: list[str]) -> int:
     import subprocess
 
     if importlib.util.find_spec("farpoint_models") is None:
-        print("farpoint export: it needs torch: pip install farpoint-server", file=sys.stderr)
+        print("farpoint export: torch is missing: pip install farpoint-server", file=sys.stderr)
         return 2
-    # A process of its own: this one never loads torch.
+    # In another process: this one never loads torch.
     return subprocess.run([sys.executable, "-m", "farpoint_models.programs", *words]).returncode
 
 
 _COMMON: Options = {"timeout": _TIMEOUT, "as_json": _JSON}
 _OPTIONS: dict[Command, Options] = {
-    encode: {
-        "source": ("IN", "Cloud file."),
-        "output": ("-o --output OUT", "File of arrays: OUT.npz."),
-        "model": ("--model NAME", "A loaded model (the first)."),
-        "attribute": (
-            "--attribute NAME",
-            "The file's attribute that the model takes; repeat it for several.",
-        ),
-        **_COMMON,
-    },
     models: _COMMON,
     load: {
         "name": ("NAME", "Name of the model in later calls."),
-        "path": ("--path FILE", "A file on the server's machine; else the weights it has."),
+        "path": ("--path FILE", "File on the server's machine (the shipped weights)."),
         **_COMMON,
     },
-    unload: {"name": ("NAME", "A loaded model."), "timeout": _TIMEOUT},
-    info: {"file": ("FILE", "Cloud file; without one the server is asked."), **_COMMON},
-    health: {"service": ("--service NAME", "A service's full name (all)."), **_COMMON},
+    unload: {"name": ("NAME", "Name of the model."), "timeout": _TIMEOUT},
+    info: {"file": ("FILE", "Cloud file; without one, the server."), **_COMMON},
+    health: {"service": ("--service NAME", "Full name of a service (all)."), **_COMMON},
     memory: {
-        "watch": ("--watch", "Keep showing it, until Ctrl-C."),
-        "trim": ("--trim", "First have the server give cached memory back."),
+        "trim": ("--trim", "First make the server return cached memory."),
         "snapshot": (
             "--snapshot FILE",
             "Save torch's memory snapshot, for https://pytorch.org/memory_viz.",
@@ -184,12 +152,12 @@ _OPTIONS: dict[Command, Options] = {
 }
 _COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
-    for command in (sample, info, health, models, encode, load, unload, memory, bench, export)
+    for command in (sample, info, health, models, load, unload, memory, bench, export)
 }
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the command that the words name; its exit code."""
+    """Runs a command line and returns its exit code."""
     top = _top_parser()
     if not words:
         top.print_help()
@@ -202,7 +170,7 @@ def main(words: Sequence[str]) -> int:
     given = vars(top.parse_args(words))
     name, *rest = given.pop("command")
     if name not in _COMMANDS:
-        top.error(f"there is no command {name!r}")
+        top.error(f"unknown command {name!r}")
     return export(rest) if name == "export" else _run(name, rest, given)
 
 

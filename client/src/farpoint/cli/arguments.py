@@ -1,4 +1,4 @@
-"""The options of `farpoint sample` and `farpoint bench`, without the code behind them."""
+"""Options of `farpoint sample` and `farpoint bench`, without their code."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,13 @@ from farpoint.errors import InvalidArgumentError
 
 Nonfinite: TypeAlias = Literal["reject", "ignore"]
 MethodName: TypeAlias = Literal["farthest-point", "voxel-grid", "random", "poisson-disk"]
-# A mean is no row of the file.
+# A mean is not a row of the file.
 Select: TypeAlias = Literal["first", "nearest-mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadArguments:
-    """Options of reading files."""
+    """Options for reading files."""
 
     input_format: str | None = None
     columns: str | None = None
@@ -27,7 +27,7 @@ class ReadArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleArguments(ReadArguments):
-    """The command line as it was given; the tables below describe each field."""
+    """The parsed command line; the tables below describe each field."""
 
     inputs: list[str]
     samples: str | None = None
@@ -57,31 +57,31 @@ class SampleArguments(ReadArguments):
 _INPUTS: Options = {
     "inputs": (
         "IN...",
-        "Cloud files, folders of them, quoted patterns, or - for standard input.",
+        "Cloud files, folders, quoted patterns, or - for standard input.",
     )
 }
 _POINTS: Options = {
     "samples": (
         "-m --samples M",
-        "Points to choose per cloud: 1024, or 5%; with --radius at most.",
+        "Samples per cloud: 1024 or 5%; with --radius the maximum.",
     ),
-    "radius": ("--radius R", "Choose points until none is farther than R from one."),
-    "method": ("--method", "How points are chosen (farthest-point)."),
-    "voxel_size": ("--voxel-size S", "Side of the cubes of a voxel grid."),
-    "select": ("--select", "Row of a voxel (first)."),
-    "seed": ("--seed N", "Of random rows (0)."),
-    "start": ("--start ROW", "Row that is chosen first (the first)."),
+    "radius": ("--radius R", "Sample until no point is farther than R from a sample."),
+    "method": ("--method", "Sampling method (farthest-point)."),
+    "voxel_size": ("--voxel-size S", "Edge length of a voxel."),
+    "select": ("--select", "Row that represents a voxel (first)."),
+    "seed": ("--seed N", "Seed of random rows (0)."),
+    "start": ("--start ROW", "Row of the first sample (0)."),
     "nonfinite": (
         "--nonfinite",
-        "Rows with NaN or infinity are an error (reject), or never chosen.",
+        "Rows with NaN or infinity: an error (reject) or never sampled (ignore).",
     ),
-    "skip_zero": ("--skip-zero", "Never choose rows that are exactly (0, 0, 0)."),
-    "all_if_fewer": ("--all-if-fewer", "Write a cloud with fewer than M points whole."),
+    "skip_zero": ("--skip-zero", "Never sample rows that are exactly (0, 0, 0)."),
+    "all_if_fewer": ("--all-if-fewer", "Write all points of a cloud that has fewer than M."),
 }
 _OUTPUT: Options = {
     "output": (
         "-o --output OUT",
-        "A file; a folder for several inputs; or - for JSON lines on stdout.",
+        "Output file; a folder for several inputs; - for JSON lines on stdout.",
     ),
     "to": ("--to SUFFIX", "Format of the outputs in a folder, such as .ply."),
     "indices": (
@@ -90,31 +90,31 @@ _OUTPUT: Options = {
     ),
     "picture": (
         "--picture OUT.png",
-        "Draw the cloud and the sample side by side; of several inputs, into a folder.",
+        "Draw the cloud and the sample side by side; a folder for several inputs.",
     ),
-    "resume": ("--resume", "Leave out inputs whose outputs are there."),
+    "resume": ("--resume", "Skip inputs whose outputs exist."),
     "as_json": ("--json", "Print JSON, one object per line, failures included."),
     "quiet": ("-q --quiet", "Print failures only."),
 }
 _READ: Options = {
     "input_format": ("--format SUFFIX", "Format of the inputs, such as .laz."),
     "columns": ("--columns NAMES", "Columns of a .bin, a plain array or a text: x,y,z,i,ring."),
-    "array": ("--array NAME", "The array of an .npz that holds the points."),
-    "topic": ("--topic NAME", "The topic of a recording."),
-    "message": ("--message K", "Which cloud of the topic, from 0."),
+    "array": ("--array NAME", "Array of an .npz with the points."),
+    "topic": ("--topic NAME", "Topic of a recording."),
+    "message": ("--message K", "Index of the topic's message, from 0."),
 }
 _WORK: Options = {
-    "recursive": ("-r --recursive", "Look in the folders of a folder too."),
-    "jobs": ("-j --jobs N", "Files in flight (one per core, up to 4)."),
+    "recursive": ("-r --recursive", "Include subfolders."),
+    "jobs": ("-j --jobs N", "Files at a time (one per core, up to 4)."),
     "decoder_memory": (
         "--decoder-memory GB",
-        "Memory that reading a file may take (its share of half of what is free).",
+        "Memory limit for reading one file (a share of half of the free memory).",
     ),
     "decoder_seconds": (
         "--decoder-seconds S",
-        "Time that reading 100 MB of a file may take (60).",
+        "Seconds to read 100 MB of a file (60).",
     ),
-    "timeout": ("--timeout S", "Seconds that one request may take (60)."),
+    "timeout": ("--timeout S", "Timeout of one request in seconds (60)."),
 }
 
 
@@ -133,7 +133,7 @@ def add_read_options(parser: Parser) -> None:
 
 @dataclass(frozen=True)
 class BenchArguments:
-    """The command line as it was given; BENCH describes each field."""
+    """The parsed command line; BENCH describes each field."""
 
     sizes: list[str] | None = None
     cloud: str | None = None
@@ -157,16 +157,19 @@ class BenchArguments:
 BENCH: Options = {
     "sizes": (
         "--size POINTS:SAMPLES[:SHARE]",
-        "A kind of request (16384:1024); repeat it for a mix.",
+        "Size of a request (16384:1024); repeat it for a mix.",
     ),
-    "cloud": ("--cloud FILE", "Cloud to draw points from; else a wavy surface."),
-    "target_ms": ("--target-ms MS", "Latency to keep, from when a call was due (100)."),
-    "percentile": ("--percentile P", "Percent of the calls that must keep it (99)."),
+    "cloud": ("--cloud FILE", "Cloud to take points from (a wavy surface)."),
+    "target_ms": ("--target-ms MS", "Latency target, from the time when a call was due (100)."),
+    "percentile": ("--percentile P", "Percent of calls that must meet the target (99)."),
     "seconds": ("--seconds S", "Duration of each rate (10)."),
     "rate": (
         "--rate PER_S",
-        "A rate in calls a second; repeat it for several (rising until the target is missed).",
+        "Rate in calls per second; repeat it for several (rising until the target is missed).",
     ),
-    "processes": ("--processes N", "Processes that make calls; one makes some 1 500 a second."),
+    "processes": (
+        "--processes N",
+        "Processes that send calls; one sends up to some 1,500 a second.",
+    ),
     "as_json": ("--json", "Print JSON."),
 }

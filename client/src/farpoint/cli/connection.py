@@ -1,4 +1,4 @@
-"""The parser of a command's words, and the options of the connection, on either side of it."""
+"""Parser of a command line, and the options of the connection, before or after the command."""
 
 import argparse
 import inspect
@@ -8,10 +8,10 @@ from typing import Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origi
 
 from farpoint._default import Connection
 
-# By the name of a parameter: its flags and the name of its value, and what it is for.
+# By parameter: its flags with the name of the value, and the help text.
 Options: TypeAlias = Mapping[str, tuple[str, str]]
 
-# The token itself is never a flag: others on the machine could read it from the list of processes.
+# The token itself is no flag: other users could read it in the list of processes.
 _CONNECTION: Options = {
     "server": (
         "--server TARGET",
@@ -27,7 +27,7 @@ _CONNECTION: Options = {
     "key": ("--key FILE", "PEM file of its key (FARPOINT_KEY)."),
     "server_name": (
         "--server-name NAME",
-        "Name in the server's certificate, if another (FARPOINT_SERVER_NAME).",
+        "Name in the server's certificate, if it differs (FARPOINT_SERVER_NAME).",
     ),
     "token_file": (
         "--token-file FILE",
@@ -37,7 +37,7 @@ _CONNECTION: Options = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses words. What is not given has no value: the code behind it has the default."""
+    """Parser that leaves out options that are not given: their code has the defaults."""
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     def add_options(
         self, target: Callable[..., Any], options: Options, title: str | None = None
     ) -> None:
-        """Adds options for parameters of a function or class, of which they have the types."""
+        """Adds options for parameters of a function or class, with their types."""
         hints, parameters = get_type_hints(target), inspect.signature(target).parameters
         group = self.add_argument_group(title) if title else self
         for name, (words, text) in options.items():
@@ -73,12 +73,12 @@ class Parser(argparse.ArgumentParser):
             group.add_argument(*(flags or [name]), help=text.replace("%", "%%"), **keywords)
 
     def error(self, message: str) -> NoReturn:
-        """One line, as of every failure."""
+        """Prints one line, like every failure."""
         self.exit(2, f"farpoint: {message} (see {self.prog} --help)\n")
 
 
 def _keywords(kind: Any, is_flag: bool) -> dict[str, Any]:
-    """Of `add_argument` for a type."""
+    """Arguments of `add_argument` for a type."""
     if get_origin(kind) in (Union, types.UnionType):
         inner = next(one for one in get_args(kind) if one is not types.NoneType)
         optional = {} if is_flag else {"nargs": "?"}
@@ -91,5 +91,5 @@ def _keywords(kind: Any, is_flag: bool) -> dict[str, Any]:
 
 
 def split_connection(values: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options of the connection out of parsed ones."""
+    """Removes and returns the options of the connection."""
     return {name: values.pop(name) for name in _CONNECTION if name in values}

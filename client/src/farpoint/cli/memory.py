@@ -1,9 +1,6 @@
-"""`farpoint memory`: a server's memory as text or JSON, once or live; trims and snapshots."""
+"""`farpoint memory`: a server's memory as text or JSON; trims and snapshots."""
 
-import contextlib
 import json
-import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,23 +8,12 @@ from farpoint._client import Client
 from farpoint.errors import CloudFileError, FailedPreconditionError
 from farpoint.memory import DeviceMemory, Memory, Trim
 
-INTERVAL_S = 0.5
 MIB = 1 << 20
 
 
 def show(memory: Memory, *, as_json: bool) -> None:
-    """Prints the memory once."""
-    print(_as_json(memory) if as_json else _as_text(memory), flush=True)
-
-
-def watch(client: Client, *, as_json: bool) -> None:
-    """Shows the memory until Ctrl-C: in place on a terminal, else one after the other."""
-    clear = "\033[H\033[J" if sys.stdout.isatty() and not as_json else ""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            print(clear, end="")
-            show(client.memory(), as_json=as_json)
-            time.sleep(INTERVAL_S)
+    """Prints the memory."""
+    print(_as_json(memory) if as_json else _as_text(memory))
 
 
 def trim(client: Client) -> None:

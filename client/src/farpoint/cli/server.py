@@ -1,4 +1,4 @@
-"""`farpoint info`, `health`, `models`, `load` and `encode`.
+"""`farpoint info`, `health`, `models` and `load`.
 
 grpc.health.v1 Check has two one-field messages, packed by hand: generated code would register
 grpc/health/v1/health.proto a second time in a process that also uses grpcio-health-checking, whose
@@ -7,76 +7,18 @@ newer versions need protobuf 7.
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import grpc
-import numpy as np
 
-from farpoint._client import Client
 from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
 from farpoint._default import Connection
-from farpoint.errors import CloudFileError, InvalidArgumentError, NotFoundError
-from farpoint.io import read_cloud
-from farpoint.io.cloud import Cloud
-from farpoint.io.files import naming, replacing
-from farpoint.models import Encoding, Model
+from farpoint.errors import NotFoundError
+from farpoint.models import Model
 from farpoint.results import ServerInfo
 
-_SUFFIX = ".npz"
 _METHOD = "/grpc.health.v1.Health/Check"
 _STATUS_NAMES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
-
-
-def check_output(path: Path) -> None:
-    """Raises CloudFileError for anything but an .npz file."""
-    if path.suffix.lower() != _SUFFIX:
-        raise CloudFileError(f"the output of encode must end in {_SUFFIX}", path=path)
-
-
-def encode(
-    client: Client, source: Path, output: Path, model: str, attributes: list[str], *, as_json: bool
-) -> None:
-    """Encodes a file and prints a line about it.
-
-    The arrays of stage i are named stage{i}_indices, stage{i}_points, stage{i}_features,
-    stage{i}_counts and stage{i}_mean_distances.
-    """
-    cloud = read_cloud(source)
-    encoding: Encoding = client.encode(
-        cloud.points,
-        model=model or None,
-        attributes=_columns(cloud, attributes) if attributes else None,
-    )
-    arrays = {
-        f"stage{i}_{name}": getattr(stage, name)
-        for i, stage in enumerate(encoding.stages)
-        for name in ("indices", "points", "features", "counts", "mean_distances")
-    }
-    with naming(output), replacing(output) as part, part.open("wb") as file:
-        np.savez(file, **arrays)
-    _report(source, output, encoding, as_json=as_json)
-
-
-def _columns(cloud: Cloud, names: list[str]) -> dict[str, object]:
-    for name in names:
-        if name not in cloud.attributes:
-            known = ", ".join(cloud.attributes) or "none"
-            raise InvalidArgumentError(
-                f"attribute must be one of the file's ({known}), got {name!r}", field="attributes"
-            )
-    return {name: cloud.attributes[name] for name in names}
-
-
-def _report(source: Path, output: Path, encoding: Encoding, *, as_json: bool) -> None:
-    kept = [len(stage) for stage in encoding.stages]
-    took = encoding.timings.total_ms
-    if as_json:
-        values = {"input": str(source), "output": str(output), "model": encoding.model}
-        print(json.dumps({**values, "stages": kept, "request_id": encoding.request_id}))
-    else:
-        stages = ", ".join(map(str, kept))
-        print(f"{source} -> {output}: {encoding.model} keeps {stages} points, {took:.1f} ms")
 
 
 def show(models: list[Model], *, as_json: bool) -> None:

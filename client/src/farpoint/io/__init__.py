@@ -4,14 +4,13 @@
     sample = client.sample(cloud.points, 1024)
     farpoint.io.write_subset("sampled.laz", cloud, sample.indices)
 
-Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj; with the extra `las`
+Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts; with the extra `las`
 .las .laz; with the extra `io` also .e57 .mcap .db3 .bag. What each keeps is in
 docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from farpoint.io.registry import (
     format_name,
     is_indices,
 )
-
-if TYPE_CHECKING:
-    from farpoint.io.formats.las import LasChunks
 
 __all__ = ["INDICES_SUFFIX", "SUFFIXES", "Cloud", "ReadOptions", "read_cloud", "write_subset"]
 
@@ -75,28 +71,6 @@ def read_with(path: Path, options: ReadOptions) -> Cloud:
         return cloud
 
 
-def open_chunks(path: Path, options: ReadOptions, most_points: int) -> "LasChunks | None":
-    """The points of a LAS, LAZ or COPC file to be read in parts.
-
-    Returns:
-        None where the file has no more than `most_points` and fits in memory, or its format is
-        read whole.
-
-    Raises:
-        CloudFileError: as `read_cloud`.
-    """
-    with naming(path):
-        if path.is_dir():
-            return None
-        module = format_module(path, options.format)
-        if not hasattr(module, "open_chunks"):
-            return None
-        chunks: LasChunks | None = module.open_chunks(path, options)
-        if chunks is None or (chunks.count <= most_points and module.fits_in_memory(path)):
-            return None
-        return chunks
-
-
 def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tuple[str, ...]:
     """Writes the rows of a cloud, in the order given; the suffix says the format.
 
@@ -123,7 +97,7 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
                 cloud.source.save(part, rows)
             else:
                 lost = format_module(path).write(part, cloud.take(rows)) or []
-                if cloud.crs and path.suffix.lower() not in (".las", ".laz"):
+                if cloud.crs:
                     lost.append("the coordinate reference system")
                 return (f"left out: {', '.join(lost)}",) if lost else ()
     return ()

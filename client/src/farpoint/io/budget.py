@@ -16,16 +16,10 @@ def available_bytes() -> int | None:
 def check_budget(needed: int, what: str) -> None:
     """Raises MemoryError where more is needed than is available."""
     available = available_bytes()
-    if available is not None and not fits_in_budget(needed):
+    if available is not None and needed > SHARE * available:
         raise MemoryError(
             f"{what} need {needed / 1e9:.1f} GB, {available / 1e9:.1f} GB are available"
         )
-
-
-def fits_in_budget(needed: int) -> bool:
-    """Whether that many bytes are available."""
-    available = available_bytes()
-    return available is None or needed <= SHARE * available
 
 
 def _machine() -> int | None:

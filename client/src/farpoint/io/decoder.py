@@ -6,24 +6,19 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from farpoint._types import Array
 from farpoint.errors import CloudFileError
-from farpoint.io import open_chunks, read_with, write_subset
+from farpoint.io import read_with, write_subset
 from farpoint.io.budget import limit_process
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.files import naming
 from farpoint.io.records import colors_of
-from farpoint.io.registry import is_indices
-
-if TYPE_CHECKING:
-    from farpoint.io.formats.las import LasChunks
 
 _START_SECONDS = 60.0
 # A message of a pipe has a length of 31 bits, and is copied.
@@ -36,8 +31,7 @@ class Bounds:
 
     Attributes:
         memory_bytes: on top of what a child starts with; 0 is no bound.
-        seconds: for one step (reading, a chunk, writing), and as many again for every 100 MB of
-            the file.
+        seconds: for one step (reading, writing), and as many again for every 100 MB of the file.
     """
 
     memory_bytes: int = 0
@@ -53,10 +47,9 @@ class Bounds:
 class Opened:
     """A file that a decoder has open."""
 
-    count: int
-    points: Array | None
+    points: Array
     notes: tuple[str, ...]
-    unit: str | None = None
+    unit: str | None
 
 
 class Decoder:
@@ -95,16 +88,11 @@ class Decoder:
         self._is_starting = True
         end.close()
 
-    def open(self, path: Path, options: ReadOptions, most_points: int) -> Opened:
-        """Reads a file, or gets ready to read it in chunks of `most_points`."""
+    def open(self, path: Path, options: ReadOptions) -> Opened:
+        """Reads a file."""
         self.start()
         self._path = path
-        return Opened(**self._ask("open", path, options, most_points))
-
-    def chunks(self) -> Iterator[Array]:
-        """Coordinates of the chunks, in the order of the file."""
-        while (points := self._ask("chunk")["points"]) is not None:
-            yield points
+        return Opened(**self._ask("open", path, options))
 
     def take(self, rows: Rows) -> Cloud:
         """Rows of the open file."""
@@ -201,62 +189,33 @@ class Worker:
         self._pipe = pipe
         self._path = Path()
         self._cloud: Cloud | None = None
-        self._chunks: LasChunks | None = None
-        self._parts: Iterator[Array] = iter(())
-        self._chunk_points = 0
 
-    def open(self, path: Path, options: ReadOptions, most_points: int) -> None:
-        """Reads a file whole, or gets ready to read it in chunks of `most_points`."""
-        self.close()
-        self._path, self._chunk_points = path, most_points
-        self._chunks = open_chunks(path, options, most_points)
-        if self._chunks is not None:
-            self._parts = iter(self._chunks.chunks(most_points))
-            self._answer({"count": self._chunks.count, "notes": (), "unit": None})
-            return
+    def open(self, path: Path, options: ReadOptions) -> None:
+        """Reads a file."""
+        self._path, self._cloud = path, None
         self._cloud = cloud = read_with(path, options)
-        known = {"count": len(cloud), "notes": cloud.notes, "unit": cloud.unit}
-        self._answer(known, cloud.points)
-
-    def chunk(self) -> None:
-        """The coordinates of the next chunk; none behind the last."""
-        with naming(self._path):
-            part = next(self._parts, None)
-        self._answer({}, part)
+        self._answer({"notes": cloud.notes, "unit": cloud.unit}, cloud.points)
 
     def take(self, rows: Rows) -> None:
         """Those rows as a cloud."""
-        self._answer({"cloud": self._gather(rows).take(np.arange(len(rows)))})
+        self._answer({"cloud": self._open().take(rows)})
 
     def colors(self) -> None:
-        """(N, 3) uint8 of a file that is read whole; none where it has none."""
+        """(N, 3) uint8; none where the file has none."""
         with naming(self._path):
-            self._answer({}, colors_of(self._whole().attributes))
+            self._answer({}, colors_of(self._open().attributes))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes those rows to each path; answers with notes about what was left out."""
-        chosen = self._gather(rows) if self._chunks is not None else self._whole()
-        places = np.arange(len(rows)) if self._chunks is not None else rows
         notes: tuple[str, ...] = ()
         for path in paths:
-            notes += write_subset(path, chosen, rows if is_indices(path) else places)
+            notes += write_subset(path, self._open(), rows)
         self._answer({"notes": notes})
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._cloud = self._chunks = None
-        self._parts = iter(())
-
-    def _whole(self) -> Cloud:
+    def _open(self) -> Cloud:
         if self._cloud is None:
             raise CloudFileError("no file is open", path=self._path)
         return self._cloud
-
-    def _gather(self, rows: Rows) -> Cloud:
-        if self._chunks is None:
-            return self._whole().take(rows)
-        with naming(self._path):
-            return self._chunks.gather(rows, self._chunk_points)
 
     def _answer(self, values: dict[str, Any], points: Array | None = None) -> None:
         if points is None:

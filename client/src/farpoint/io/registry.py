@@ -19,7 +19,6 @@ _MODULES = {
     ".txt": "text",
     ".csv": "text",
     ".pts": "text",
-    ".obj": "obj",
     ".e57": "e57",
     ".mcap": "bag",
     ".db3": "bag",

@@ -30,7 +30,7 @@ ATTRIBUTE_TYPES = tuple(dtype.inference for dtype in ATTRIBUTE_DTYPES)
 
 
 def input_sizes(config: EncoderConfig) -> Sizes:
-    """Points (N, 3) or (B, N, 3), and attributes as many."""
+    """Points (N, 3) or (B, N, 3), and as many attributes."""
     points: Sizes = {"points": ("FP32", [-1, 3])}
     if not config.attributes:
         return points
@@ -53,7 +53,7 @@ def output_sizes(config: EncoderConfig) -> Sizes:
 def parse_encoder_request(
     message: InferMessage, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
-    """Validates all that can be validated without looking at a value; raises ServiceError."""
+    """Validates everything except values; raises ServiceError."""
     requested_outputs(message.request, output_sizes(config))
     types: dict[str, Sequence[str]] = {"points": POINT_TYPES}
     if config.attributes:
@@ -79,7 +79,7 @@ def serialize_encoder_response(
     arrived: float,
     outcome: Outcome[list[StageOutput]],
 ) -> pb.ModelInferResponse:
-    """The answer, with the outputs that were asked for, in that order."""
+    """The response with the requested outputs, in that order."""
     known, clouds = output_sizes(config), len(parsed.lengths)
     leading = [clouds] if is_batched(request) else []
     firsts = parsed.lengths.cumsum() - parsed.lengths

@@ -44,7 +44,7 @@ SCOPES = {
 
 @dataclass(frozen=True)
 class ParsedExportedRequest:
-    """A request whose sizes are valid; its values are still to be looked at."""
+    """A request with valid sizes, whose values are not validated yet."""
 
     points: TensorView
     """Shape (P, 3)."""
@@ -57,12 +57,12 @@ class ParsedExportedRequest:
 
 
 def tensor_sizes(specs: Sequence[TensorSpec]) -> Sizes:
-    """The model's own tensors for one cloud; all take a first dimension of clouds, too."""
+    """The model's tensors for one cloud; all accept a leading dimension of clouds."""
     return {spec.name: (dtype_named(spec.dtype).inference, _shape(spec)) for spec in specs}
 
 
 def describe_tensor(spec: TensorSpec) -> sampling_pb2.ModelTensor:
-    """An input or an output as farpoint.v1 has it."""
+    """An input or an output as a farpoint.v1 message."""
     return sampling_pb2.ModelTensor(
         name=spec.name,
         scope=SCOPES[spec.role],
@@ -74,7 +74,7 @@ def describe_tensor(spec: TensorSpec) -> sampling_pb2.ModelTensor:
 def parse_exported_request(
     message: InferMessage, manifest: Manifest, limits: RequestLimits
 ) -> ParsedExportedRequest:
-    """Validates all that can be validated without looking at a value; raises ServiceError."""
+    """Validates everything except values; raises ServiceError."""
     wanted = requested_outputs(message.request, [spec.name for spec in manifest.outputs])
     types = {spec.name: INFERENCE_TYPES for spec in manifest.extra_inputs}
     inputs = parse_inputs(message, {manifest.points.name: POINT_TYPES, **types})
@@ -106,7 +106,7 @@ def serialize_exported_response(
     arrived: float,
     outcome: Outcome[Mapping[str, ProgramOutput]],
 ) -> pb.ModelInferResponse:
-    """The answer, with the outputs that were asked for, in that order.
+    """The response with the requested outputs, in that order.
 
     Rows have a first dimension of clouds where the points have one. Rows per sample whose number
     differs between the clouds lie end to end instead; an output of the model has their numbers.
@@ -136,7 +136,7 @@ def _shape(spec: TensorSpec) -> list[int]:
 
 
 def _check_points(points: TensorView, lengths: Int64s, manifest: Manifest) -> None:
-    """Raises InvalidRequestError for types and sizes of clouds that the model does not take."""
+    """Raises InvalidRequestError for types and sizes that the model does not accept."""
     spec, field = manifest.points, f"{points.field}.shape"
     is_double = points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
     if is_double and spec.dtype != "float64" and not manifest.shift_float64:

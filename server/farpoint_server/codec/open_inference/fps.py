@@ -49,7 +49,7 @@ POLICIES = {"reject": False, "ignore": True}
 
 
 def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSampleRequest:
-    """Validates all that can be validated without looking at a coordinate.
+    """Validates everything except coordinates.
 
     The parameters `start_index` (integer) and `nonfinite_policy` ("reject" or "ignore") are as in
     farpoint.v1; others are left alone, as some clients always send a few.
@@ -84,7 +84,7 @@ def serialize_fps_response(
     decoded: DecodedSampleRequest,
     outcome: Outcome[Samples],
 ) -> pb.ModelInferResponse:
-    """The answer, with the outputs that were asked for, in that order."""
+    """The response with the requested outputs, in that order."""
     clouds = decoded.work.clouds
     rows = [int(clouds.sample_counts[0])]
     leading = [len(clouds.lengths), *rows] if is_batched(request) else rows
@@ -111,7 +111,7 @@ def _output(name: str, decoded: DecodedSampleRequest, samples: Samples) -> npt.N
 
 
 def _known_outputs(request: pb.ModelInferRequest) -> list[str]:
-    """Those that the request can be given: features are rows of what it brings."""
+    """The outputs that this request can have: features only if it has them."""
     has_features = any(tensor.name == "features" for tensor in request.inputs)
     return [name for name in OUTPUTS if name != "features" or has_features]
 

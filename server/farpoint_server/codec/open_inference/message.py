@@ -60,7 +60,7 @@ def read_infer_message(raw: bytes) -> InferMessage:
 
 
 def whole(request: pb.ModelInferRequest, size: int = 0) -> InferMessage:
-    """A request of which nothing was cut out, of so many bytes."""
+    """A request without cut-out data, of `size` bytes."""
     return InferMessage(request, tuple(request.raw_input_contents), {}, size)
 
 

@@ -89,7 +89,7 @@ def rows_of(tensor: TensorView, leading: Sequence[int]) -> TensorView:
 
 
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
-    """Names of the outputs that are asked for; all that are known if none is."""
+    """Names of the requested outputs; all known ones if the request names none."""
     names = list(known)
     if len(request.outputs) > len(names):
         raise InvalidRequestError("outputs", f"at most {len(names)}", len(request.outputs))
@@ -105,12 +105,12 @@ def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> li
 
 
 def is_batched(request: pb.ModelInferRequest, name: str = POINTS) -> bool:
-    """Whether a request that was read has a dimension of clouds, and so has the answer."""
+    """Whether a parsed request, and so its response, has a dimension of clouds."""
     return next(len(tensor.shape) for tensor in request.inputs if tensor.name == name) == 3
 
 
 def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
-    """The datatype of an input of a request that was read."""
+    """The datatype of an input of a parsed request."""
     return next(tensor.datatype for tensor in request.inputs if tensor.name == name)
 
 

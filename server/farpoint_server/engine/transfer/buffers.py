@@ -1,4 +1,4 @@
-"""Pinned host buffers, and the layout of several arrays in one, so that one copy takes them all."""
+"""Pinned host buffers, and the layout of several arrays in one for a single copy."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -43,12 +43,12 @@ def lay_out(arrays: "Iterable[tuple[np.dtype[Any], tuple[int, ...]]]") -> Layout
 
 
 def joined(parts: Sequence[Array]) -> "tuple[np.dtype[Any], tuple[int, ...]]":
-    """Type and shape of arrays that are laid end to end along their first dimension."""
+    """Type and shape of arrays concatenated along their first dimension."""
     return parts[0].dtype, (sum(len(part) for part in parts), *parts[0].shape[1:])
 
 
 def fill(target: Array, parts: Sequence[Array]) -> None:
-    """Lays arrays end to end into `target`, in one copy."""
+    """Concatenates arrays into `target`, in one copy."""
     begin = 0
     for part in parts:
         target[begin : begin + len(part)] = part
@@ -61,14 +61,14 @@ MIN_BYTES = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class PinnedBuffer:
-    """Some host memory."""
+    """A block of host memory."""
 
     size: int
     memory: Tensor
 
 
 class PinnedBufferPool:
-    """At most so many buffers, each of a power of two bytes. Not for several threads at once.
+    """A bounded pool of buffers of power-of-two sizes; not thread-safe.
 
     Args:
         pinned: Makes one of a size in bytes.
@@ -83,7 +83,7 @@ class PinnedBufferPool:
 
     @property
     def count(self) -> int:
-        """Buffers there are."""
+        """Number of buffers."""
         return self._in_use + len(self._idle)
 
     @property
@@ -92,7 +92,7 @@ class PinnedBufferPool:
         return sum(buffer.size for buffer in self._idle)
 
     def take(self, size: int) -> PinnedBuffer:
-        """A buffer of at least `size` bytes, whose content means nothing.
+        """A buffer of at least `size` bytes with undefined content.
 
         Raises:
             RuntimeError: all are in use, or there is no memory for another.
@@ -104,12 +104,12 @@ class PinnedBufferPool:
         return buffer
 
     def give_back(self, buffer: PinnedBuffer) -> None:
-        """Ends a use; no copy may be at the buffer any more."""
+        """Returns a buffer that no copy uses."""
         self._in_use -= 1
         self._idle.append(buffer)
 
     def clear(self) -> None:
-        """Frees all that are idle."""
+        """Frees idle buffers."""
         self._idle.clear()
 
     def _fitting(self, size: int) -> PinnedBuffer | None:

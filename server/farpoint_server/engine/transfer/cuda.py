@@ -14,7 +14,7 @@ Kernel = Callable[..., Sequence[Tensor]]
 
 
 class DeviceStream(Enum):
-    """A queue of the device: in order by itself, ordered against the others by events alone."""
+    """A stream of the device, ordered against others only by events."""
 
     UPLOAD = "upload"
     COMPUTE = "compute"
@@ -22,7 +22,7 @@ class DeviceStream(Enum):
 
 
 class CudaDevice:
-    """Two streams in addition to the one that everything else of the process uses.
+    """Two streams in addition to the process's current one.
 
     That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
     do not wait for it by themselves. Nothing here waits for the whole device, or a whole stream.
@@ -45,12 +45,12 @@ class CudaDevice:
         }
 
     def pinned(self, size: int) -> Tensor:
-        """Bytes of the host, page-locked, so that copies need not stop over elsewhere."""
+        """Page-locked host memory, for direct copies."""
         with torch.cuda.device(self._device):  # else the first GPU would get a context too
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def empty(self, size: int, stream: DeviceStream) -> Tensor:
-        """Bytes of the device, first used by `stream`, which may get them again once dropped."""
+        """Device memory from the pool of `stream`."""
         with torch.cuda.stream(self._streams[stream]):
             return torch.empty(size, dtype=torch.uint8, device=self._device)
 
@@ -67,26 +67,26 @@ class CudaDevice:
         return torch.empty(0, dtype=tensor.dtype).numpy().dtype, tuple(tensor.shape)
 
     def array(self, pinned: Tensor) -> Array:
-        """Host memory itself, to be read and written while no copy is at it."""
+        """The host memory as an array; access it only while no copy uses it."""
         return pinned.numpy()
 
     def copy(self, target: Tensor, source: Tensor, stream: DeviceStream) -> None:
-        """Begins a copy between the host and the device, and does not wait for it."""
+        """Starts an asynchronous copy between host and device."""
         with torch.cuda.stream(self._streams[stream]):
             target.copy_(source, non_blocking=True)
 
     def call(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Launches a kernel on the compute stream; its outputs are still to come."""
+        """Launches a kernel on the compute stream, asynchronously."""
         with torch.cuda.stream(self._streams[DeviceStream.COMPUTE]), torch.inference_mode():
             return kernel(*inputs)
 
     def record(self, stream: DeviceStream) -> torch.cuda.Event:
-        """The end of what was given to a stream until now."""
+        """An event after everything queued on a stream so far."""
         # Blocking: the thread that waits sleeps, where it would otherwise spin on a core.
         event: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._streams[stream])
         return event
 
     def wait(self, stream: DeviceStream, event: torch.cuda.Event) -> None:
-        """Nothing that `stream` is given from now on happens before the event."""
+        """Makes later work of `stream` wait for the event."""
         self._streams[stream].wait_event(event)

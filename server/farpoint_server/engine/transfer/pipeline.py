@@ -45,7 +45,7 @@ Hold = Callable[[], Callable[[], None]]
 
 @dataclass(eq=False)
 class Transfer:
-    """One batch, and all that it keeps until it is complete."""
+    """One batch, with the memory that it holds until it is complete."""
 
     leave: Callable[[], None]
     """Lets trims in again."""
@@ -86,7 +86,7 @@ class Pipeline:
         kernel: Kernel,
         finish: Callable[[Sequence[Array]], T],
     ) -> "Future[T]":
-        """Begins the transfer of a batch; waits while two are in flight.
+        """Starts the transfer of a batch; waits while two are in flight.
 
         Args:
             inputs: Arrays, each in parts that are joined along the first dimension.
@@ -107,17 +107,17 @@ class Pipeline:
         return answer
 
     def wait(self, in_flight: int) -> None:
-        """Returns when no more than so many batches are in flight."""
+        """Waits until at most so many batches are in flight."""
         with self._changed:
             self._changed.wait_for(lambda: self.in_flight <= in_flight)
 
     def give_back(self) -> None:
-        """Frees the buffers that nothing uses."""
+        """Frees unused buffers."""
         with self._changed:
             self._buffers.clear()
 
     def stop(self) -> None:
-        """Lets the thread end after what is in flight."""
+        """Ends the thread after the batches in flight."""
         self._submitted.put(None)
 
     def _begin(self, inputs: Sequence[Sequence[Array]], kernel: Kernel) -> Transfer:
@@ -197,7 +197,7 @@ class Pipeline:
         ]
 
     def _abort(self, transfer: Transfer) -> None:
-        """After a failed submission: what is in the streams already still uses its memory."""
+        """Waits after a failed submission, because queued work still uses its memory."""
         with suppress(Exception):
             for stream in DeviceStream:
                 self._device.record(stream).synchronize()

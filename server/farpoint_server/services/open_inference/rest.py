@@ -13,8 +13,10 @@ from starlette.types import Receive, Scope, Send
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import json_form
-from farpoint_server.codec.open_inference import json_values
 from farpoint_server.codec.open_inference.rest import (
+    MAX_BYTES,
+    check_object,
+    read_json,
     read_rest_request,
     serialize_rest_request,
     write_rest_response,
@@ -82,7 +84,7 @@ class _RestForm:
 class CallForm(_RestForm):
     """Messages of a method as JSON with the names of the contract."""
 
-    max_bytes = json_values.MAX_BYTES
+    max_bytes = MAX_BYTES
 
     def __init__(self, method: str, path: Mapping[str, str], _: Headers) -> None:
         described = DESCRIPTOR.methods_by_name[method]
@@ -91,10 +93,10 @@ class CallForm(_RestForm):
         self._method, self._path = method, path
 
     def read(self, body: bytes) -> bytes:
-        text = json_values.read_json(memoryview(body)) if body else {}
-        fields = dict(json_values.check_object(text, "request"))
+        text = read_json(memoryview(body)) if body else {}
+        fields = dict(check_object(text, "request"))
         if "parameters" in fields:
-            given = json_values.check_object(fields["parameters"], "parameters")
+            given = check_object(fields["parameters"], "parameters")
             fields["parameters"] = {name: _parameter(value) for name, value in given.items()}
         return json_form.parse(fields | dict(self._path), self._request).SerializeToString()
 

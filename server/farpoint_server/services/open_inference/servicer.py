@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 
@@ -19,8 +19,6 @@ from farpoint_server.codec.open_inference.message import InferMessage, read_infe
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
-from farpoint_server.models.forward import EncodeWork
-from farpoint_server.models.loading import LoadedEncoder
 from farpoint_server.models.program import LoadedProgram, ProgramWork
 from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
 from farpoint_server.services.open_inference.repository import ModelRepository
@@ -53,7 +51,6 @@ TIMEOUT = "timeout"
 # Metadata of a call by which Triton's clients ask for a status instead of `error_message`.
 STATUS_KEY = "triton_grpc_error"
 FINAL = "triton_final_response"
-InferCall: TypeAlias = Call[Any, pb.ModelInferResponse]
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,30 @@ class OpenInferenceServicer:
             expected = f"a message of at most {most} bytes"
             raise InvalidRequestError("raw_input_contents", expected, f"{message.size} bytes")
         timeout_s = _least_timeout(request, timeout_s)
+        limits = self.model_limits
         if model is None:
-            parsed = fps.parse_fps_request(message, self.pipeline.limits)
+            sample = fps.parse_fps_request(message, self.pipeline.limits)
             serialize = partial(fps.serialize_fps_response, request, arrived)
-            call: InferCall = SampleCall(parsed, serialize)
+            call: Call[Any, pb.ModelInferResponse] = SampleCall(sample, serialize)
         elif isinstance(model, LoadedProgram):
-            call = _call_exported(model, message, arrived, self.model_limits)
+            manifest = model.manifest
+            infer = exported.parse_exported_request(message, manifest, limits)
+            described = request, model.name, manifest, infer, arrived
+            call = Call(
+                *(model.name, infer.lengths, message.size),
+                lambda: ProgramWork(model, exported.decode_exported_request(infer, manifest)),
+                partial(exported.serialize_exported_response, *described),
+            )
         else:
-            call = _call_encoder(model, message, arrived, self.model_limits)
+            encode = encoder.parse_encoder_request(message, model.config, limits)
+            call = Call(
+                *(model.name, encode.lengths, message.size),
+                lambda: model.work(decode_encode_request(encode)),
+                partial(
+                    encoder.serialize_encoder_response,
+                    *(request, model.name, model.config, encode, arrived),
+                ),
+            )
         return await self.pipeline.run(call, timeout_s)
 
     def inference(self) -> Methods:
@@ -172,36 +185,6 @@ class InferStream(OrderedStream):
         answer.parameters[FINAL].bool_param = True
         text = status_of(error, self._request_id).message
         return pb.ModelStreamInferResponse(error_message=text, infer_response=answer)
-
-
-def _call_encoder(
-    model: LoadedEncoder, message: InferMessage, arrived: float, limits: RequestLimits
-) -> InferCall:
-    parsed = encoder.parse_encoder_request(message, model.config, limits)
-    return Call(
-        *(model.name, parsed.lengths, message.size),
-        lambda: EncodeWork(
-            model.encoders, decode_encode_request(parsed), cost_key=f"encode {model.name}"
-        ),
-        partial(
-            encoder.serialize_encoder_response,
-            *(message.request, model.name, model.config, parsed, arrived),
-        ),
-    )
-
-
-def _call_exported(
-    model: LoadedProgram, message: InferMessage, arrived: float, limits: RequestLimits
-) -> InferCall:
-    parsed = exported.parse_exported_request(message, model.manifest, limits)
-    return Call(
-        *(model.name, parsed.lengths, message.size),
-        lambda: ProgramWork(model, exported.decode_exported_request(parsed, model.manifest)),
-        partial(
-            exported.serialize_exported_response,
-            *(message.request, model.name, model.manifest, parsed, arrived),
-        ),
-    )
 
 
 def _least_timeout(request: pb.ModelInferRequest, timeout_s: float | None) -> float | None:

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from farpoint_server.config.addresses import is_local
+from farpoint_server.config.network import is_local
 from farpoint_server.errors import quoted
 from farpoint_server.transport.http.exchange import Answer, send_all
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from farpoint_server.config.addresses import split_host_port
+from farpoint_server.config.network import split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.http.body import BodyLimits

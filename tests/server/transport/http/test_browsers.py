@@ -62,7 +62,7 @@ async def test_pages_of_other_origins_may_not_have_work_done(headers, allowed):
     assert (await ask(guard(APP, OPEN, ["*"]), verb="POST", **headers)).status == 200
 
 
-async def test_an_allowed_page_is_told_by_cors_what_it_may_send_and_read():
+async def test_cors_names_what_an_allowed_page_may_send_and_read():
     app, page = guard(APP, LOCAL, [OWN]), {"origin": OWN, "host": "localhost"}
     asking = {
         "access_control_request_method": "POST",

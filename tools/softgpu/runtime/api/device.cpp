@@ -42,7 +42,6 @@ const std::map<int, int>& attributes() {
         {cudaDevAttrMaxRegistersPerBlock, 65536},
         {cudaDevAttrMaxRegistersPerMultiprocessor, 65536},
         {cudaDevAttrUnifiedAddressing, 1},
-        {cudaDevAttrHostRegisterSupported, 1},
         {cudaDevAttrConcurrentKernels, 1},
         {cudaDevAttrL2CacheSize, static_cast<int>(p.l2_bytes)},
         {cudaDevAttrClockRate, 1'700'000},
@@ -142,7 +141,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   all.l2CacheSize = static_cast<int>(p.l2_bytes);
   all.pciBusID = 16 + device;
   all.cooperativeLaunch = all.unifiedAddressing = all.canMapHostMemory = 1;
-  all.concurrentKernels = all.hostRegisterSupported = all.streamPrioritiesSupported = 1;
+  all.concurrentKernels = all.streamPrioritiesSupported = 1;
   *out = all;
   return cudaSuccess;
 }

@@ -103,7 +103,6 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAl
   const int file = memfd_create("softgpu", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   device.used += size;
-  device.peak = std::max(device.peak, device.used);
   count("cuMemCreate");
   *handle = reinterpret_cast<CUmemGenericAllocationHandle>(
       new Physical{size, device.index, file});

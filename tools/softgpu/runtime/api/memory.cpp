@@ -29,16 +29,6 @@ cudaError_t cudaFreeHost(void* pointer) {
   return returned(free_pinned(pointer));
 }
 
-cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
-  SOFTGPU_ENTER();
-  return returned(register_host(pointer, bytes));
-}
-
-cudaError_t cudaHostUnregister(void* pointer) {
-  SOFTGPU_ENTER();
-  return returned(unregister_host(pointer));
-}
-
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;
   return cudaSuccess;

@@ -70,7 +70,7 @@ int softgpu_touch(uint64_t address, size_t bytes, int reads, int writes) {
   Accesses& accesses = *running();
   const std::string why = why_not(address, bytes, *accesses.work());
   if (!why.empty()) {
-    const std::string text = accesses.work()->what + ": " + why + accesses.work()->stack;
+    const std::string text = accesses.work()->what + ": " + why;
     found("memory", text, text);
     return cudaErrorIllegalAddress;
   }
@@ -118,7 +118,6 @@ void softgpu_block_freed(uint64_t address) {
 
 long softgpu_count(const char* name) { return counted(name); }
 void softgpu_add(const char* name, long by) { count(name, by); }
-void softgpu_report() { report(); }
 
 // What libraries that are not there would have done, and calls that are not written.
 int softgpu_missing(const char* name) {

@@ -42,10 +42,10 @@ void for_known(uint64_t begin, size_t bytes, Visit visit) {
 void report_race(const char* kind, const Work& a, const Work& b, uint64_t granule) {
   char text[6000];
   snprintf(text, sizeof text,
-           "%s near %#llx, which no event, stream or synchronization orders:\n  stream %d: %s%s\n"
-           "  stream %d: %s%s",
+           "%s near %#llx, which no event, stream or synchronization orders:\n  stream %d: %s\n"
+           "  stream %d: %s",
            kind, static_cast<unsigned long long>(granule * kGranule), a.stream, a.what.c_str(),
-           a.stack.c_str(), b.stream, b.what.c_str(), b.stack.c_str());
+           b.stream, b.what.c_str());
   found("race", a.what + b.what, text);
 }
 
@@ -134,7 +134,7 @@ void Accesses::check_written(const Touched& here, const Bytes& now) const {
   missing.remove(here.granule->valid);
   missing.remove(here.written);
   if (!missing.any()) return;
-  const std::string text = work_->what + " reads memory that nothing wrote" + work_->stack;
+  const std::string text = work_->what + " reads memory that nothing wrote";
   found("uninitialized", work_->what, text);
 }
 

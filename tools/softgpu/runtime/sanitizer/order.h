@@ -25,7 +25,6 @@ struct Work {
   uint64_t number;  // in the order of calls
   Clock clock;      // when it was queued
   std::string what;
-  std::string stack;
   bool ordered_before(const Work& later) const;
 };
 using WorkPointer = std::shared_ptr<const Work>;

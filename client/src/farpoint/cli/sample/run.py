@@ -1,10 +1,10 @@
-"""Many files in flight, one bar for all of them."""
+"""Many files in flight."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,7 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
         pool = ThreadPool(options, len(tasks))
         stack.callback(pool.close)
         client = stack.enter_context(connection.connect(options.timeout))
-        advance = stack.enter_context(_progress(0 if options.quiet else len(tasks)))
-        futures = pool.run(client, tasks, advance)
+        futures = pool.run(client, tasks)
         if not several:
             _print(futures[0].result(), options)
             return 0
@@ -90,20 +89,17 @@ class ThreadPool:
         self._idle = list(self._decoders)  # append and pop of a list are atomic
         self._threads = ThreadPoolExecutor(workers)
 
-    def run(
-        self, client: "Client", tasks: Sequence[Task], advance: Callable[[], None]
-    ) -> "list[Future[str]]":
-        """Begins all tasks; each that ends calls `advance`."""
+    def run(self, client: "Client", tasks: Sequence[Task]) -> "list[Future[str]]":
+        """Begins all tasks."""
         limit = client.server_info().limits.request_points
-        return [self._threads.submit(self._run, client, task, limit, advance) for task in tasks]
+        return [self._threads.submit(self._run, client, task, limit) for task in tasks]
 
-    def _run(self, client: "Client", task: Task, limit: int, advance: Callable[[], None]) -> str:
+    def _run(self, client: "Client", task: Task, limit: int) -> str:
         decoder = self._idle.pop()
         try:
             return sample_file(client, decoder, task, self._options, limit)
         finally:
             self._idle.append(decoder)
-            advance()
 
     def close(self) -> None:
         """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
@@ -111,24 +107,3 @@ class ThreadPool:
         for decoder in self._decoders:
             decoder.close()
         self._threads.shutdown(wait=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr, and what moves it by a file; stdout stays as it is where it is piped."""
-    if total < 2 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = (
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("files"),
-        bars.TimeRemainingColumn(),
-    )
-    redirect = sys.stdout.isatty()
-    with bars.Progress(*columns, console=Console(stderr=True), redirect_stdout=redirect) as shown:
-        task = shown.add_task("", total=total)
-        yield lambda: shown.advance(task)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.cli.sample.choose import Choice, choose, choose_in_parts
+from farpoint.cli.sample.choose import Choice, choose
 from farpoint.cli.sample.inputs import local_copy
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task
@@ -36,8 +36,8 @@ def sample_file(
         raise CloudFileError(task.problem)
     notes: tuple[str, ...] = ()
     with _naming(task), local_copy(task.source, options.read.format) as path:
-        opened = decoder.open(path, options.read, limit)
-        choice = _choose(client, decoder, opened, options, limit)
+        opened = decoder.open(path, options.read)
+        choice = _choose(client, opened.points, options, limit)
         if task.to_stdout:
             _print_rows(decoder.take(choice.rows), choice)
         if task.output is not None or options.indices:
@@ -48,16 +48,14 @@ def sample_file(
     return "" if task.to_stdout else render(task, opened, choice, opened.notes + notes)
 
 
-def _choose(
-    client: "Client", decoder: Decoder, opened: Opened, options: Options, limit: int
-) -> Choice:
-    points = opened.points
-    if points is None:
-        return choose_in_parts(client, decoder.chunks(), opened.count, limit, options)
-    if opened.count <= limit:
-        return choose(client, points, options)
-    parts = (points[at : at + limit] for at in range(0, len(points), limit))
-    return choose_in_parts(client, parts, opened.count, limit, options)
+def _choose(client: "Client", points: Array, options: Options, limit: int) -> Choice:
+    if len(points) > limit:
+        raise InvalidArgumentError(
+            f"{len(points)} points, and the server takes {limit} at once "
+            "(--max-request-points of farpoint-server)",
+            field="points",
+        )
+    return choose(client, points, options)
 
 
 def _print_rows(cloud: Cloud, choice: Choice) -> None:
@@ -85,8 +83,6 @@ def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tu
 
 
 def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
-    if opened.points is None:
-        raise CloudFileError("a cloud that is read in parts is not drawn", path=path)
     from farpoint.picture import before_after  # matplotlib, of an extra
 
     finite = np.isfinite(opened.points).all(axis=1)
@@ -99,7 +95,6 @@ def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
         sample_colors=None if colors is None else colors[choice.rows],
         radius=choice.radius,
         unit=opened.unit,
-        exact=choice.parts == 1,
     )
 
 
@@ -118,7 +113,7 @@ def _naming(task: Task) -> Iterator[None]:
 
 
 def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
-    """One object on one line; `covering_radius` of several parts is a bound, or null."""
+    """One object on one line; `covering_radius` may be null."""
     sample = choice.sample
     origin = None if sample is None or sample.origin is None else sample.origin.tolist()
     return json.dumps(
@@ -126,11 +121,9 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
             "input": task.source.location,
             "output": task.output,
             "picture": None if task.picture is None else str(task.picture),
-            "points": opened.count,
+            "points": len(opened.points),
             "samples": len(choice.rows),
             "covering_radius": choice.radius,
-            "exact": choice.parts == 1,
-            "parts": choice.parts,
             "unit": opened.unit,
             "notes": notes,
             "origin": origin,
@@ -143,14 +136,9 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
 def _as_text(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
     """One line."""
     target = task.output or task.picture or task.indices_path
-    line = f"{task.source.location} -> {target}: {len(choice.rows)} of {opened.count} points"
-    if choice.radius is not None and choice.parts == 1:
+    line = f"{task.source.location} -> {target}: {len(choice.rows)} of {len(opened.points)} points"
+    if choice.radius is not None:
         line += f", covering radius {choice.radius:.4g}"
-    elif choice.radius is not None:
-        line += (
-            f", covering radius at most {choice.radius:.4g} (sampled in {choice.parts} parts, then "
-            "the samples; exact for each part, not for the whole)"
-        )
     if choice.sample is not None:
         t = choice.sample.timings
         line += f", {t.total_ms:.1f} ms (queue {t.queue_ms:.1f}, compute {t.compute_ms:.1f}, "

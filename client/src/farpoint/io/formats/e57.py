@@ -25,7 +25,6 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     with pye57.E57(str(path)) as file:
         scans = [_read_scan(file, i) for i in range(file.scan_count)]
         moved = sum(_is_moved(file.get_header(i)) for i in range(file.scan_count))
-        crs = _crs(file)
     if not scans:
         raise ValueError("0 points: the file holds no scan")
     shared = [name for name in scans[0] if all(name in scan for scan in scans)]
@@ -37,7 +36,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     notes = [f"left out, as not every scan has it: {', '.join(dropped)}"] if dropped else []
     if moved:
         notes.append(f"left out: the poses of {moved} scans, by which their points are moved")
-    return Cloud(points, columns, crs=crs, unit="metre", notes=tuple(notes))
+    return Cloud(points, columns, unit="metre", notes=tuple(notes))
 
 
 def _read_scan(file: Any, i: int) -> dict[str, Array]:
@@ -58,12 +57,3 @@ def _is_moved(header: Any) -> bool:
     if not header.has_pose():
         return False
     return bool(np.any(header.translation) or np.any(header.rotation_matrix != np.eye(3)))
-
-
-def _crs(file: Any) -> str | None:
-    """The name of the reference system, where it is spelled as WKT."""
-    try:
-        name = str(file.root["coordinateMetadata"].value())
-    except Exception:  # the library's own types of error; the node is optional
-        return None
-    return name if name.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None

@@ -2,7 +2,6 @@
 
 import copy
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -10,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from farpoint._types import Array
-from farpoint.io.budget import check_budget, fits_in_budget
+from farpoint.io.budget import check_budget
 from farpoint.io.cloud import Cloud, LazyColumns, ReadOptions, Rows
 from farpoint.io.files import require
 from farpoint.io.formats.las_header import LasHeader, check_header
-from farpoint.io.formats.las_write import write
-
-__all__ = ["fits_in_memory", "open_chunks", "read", "write"]
 
 if TYPE_CHECKING:
     from laspy import LasData
 
+# LAS of other formats is what PDAL makes.
+WRITES_OWN = True
 # Points whose coordinates are computed at a time, in the cache.
 _BLOCK = 1 << 16
 _OLDEST_WRITTEN = "1.2"
@@ -78,11 +75,6 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     return _cloud_of(las)
 
 
-def fits_in_memory(path: Path) -> bool:
-    """Whether a file can be read whole."""
-    return fits_in_budget(_needed_bytes(check_header(path)))
-
-
 def _needed_bytes(header: LasHeader) -> int:
     """Of the records and their coordinates."""
     return header.points * (header.record_bytes + 24)
@@ -108,52 +100,6 @@ def _digits(*numbers: float) -> int | None:
     """Digits behind the point that all of the numbers need; None where they are too many."""
     needed = max(-int(Decimal(repr(float(n))).normalize().as_tuple().exponent) for n in numbers)
     return max(needed, 0) if needed <= _MAX_DIGITS else None
-
-
-@dataclass(frozen=True)
-class LasChunks:
-    """The points of a file, a part at a time."""
-
-    path: Path
-    count: int
-
-    def chunks(self, size: int) -> Iterator[Array]:
-        """Scaled coordinates (size, 3), float64, in the order of the file."""
-        for _, las in self._parts(size):
-            yield _cloud_of(las).points
-
-    def gather(self, rows: Rows, size: int) -> Cloud:
-        """These rows, with every dimension."""
-        laspy = require("laspy", "LAS", "las")
-        order = np.argsort(rows, kind="stable")
-        found: list[Any] = []
-        las = None
-        for begin, las in self._parts(size):
-            low, high = np.searchsorted(rows[order], (begin, begin + len(las.points)))
-            found.append(las.points.array[rows[order[low:high]] - begin])
-        assert las is not None  # a file of chunks has points
-        records = np.empty(len(rows), found[0].dtype)
-        records[order] = np.concatenate(found)
-        header = las.header
-        points = laspy.ScaleAwarePointRecord(
-            records, header.point_format, scales=header.scales, offsets=header.offsets
-        )
-        return _cloud_of(laspy.LasData(header, points))
-
-    def _parts(self, size: int) -> Iterator[tuple[int, Any]]:
-        laspy = require("laspy", "LAS", "las")
-        at = 0
-        with laspy.open(str(self.path)) as reader:
-            for points in reader.chunk_iterator(size):
-                yield at, laspy.LasData(reader.header, points)
-                at += len(points)
-        if at != self.count:
-            raise ValueError(f"{self.count} points announced, {at} found")
-
-
-def open_chunks(path: Path, options: ReadOptions) -> LasChunks:  # noqa: ARG001
-    """The points of a file without having them all in memory."""
-    return LasChunks(path, check_header(path).points)
 
 
 def _wkt(las: "LasData") -> str | None:
