@@ -57,30 +57,28 @@ def bind(**fields: Any) -> None:
     current().fields.update(fields)
 
 
-def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
-    """Starts the request of an RPC with the fields that its interceptors have bound."""
+def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
+    """Starts the request of an RPC with the fields that its interceptors have bound.
+
+    Its caller has the name of its token, or else of its address.
+
+    Args:
+        on_end: Of the request.
+        peer: As gRPC names it; see `address_of`.
+        fields: More of them.
+    """
     known = variable.get()
     if known is not None:
         fields = known.fields | fields
-    request = RequestContext(fields, on_end)
-    variable.set(request)
-    return request
+    token = fields.get("caller")
+    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
+    variable.set(RequestContext(fields, on_end))
 
 
 def fork(**fields: Any) -> None:
     """Starts a request within an RPC: the current task gets its own fields."""
     request = current()
     variable.set(RequestContext(request.fields | fields, request.on_end))
-
-
-def identify(peer: str) -> None:
-    """Names the caller of the current request: by its token, or else by its address.
-
-    Args:
-        peer: As gRPC names it; see `address_of`.
-    """
-    token = current().fields.get("caller")
-    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
 
 
 @lru_cache(4096)

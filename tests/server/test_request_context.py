@@ -9,14 +9,18 @@ from farpoint_server import request_context
 
 async def test_fields_of_interceptors_belong_to_the_call():
     request_context.bind(caller="someone")
-    fields = request_context.begin(lambda *_: None, method="Sample").fields
+    request_context.begin(lambda *_: None, "unix:", method="Sample")
     request_context.bind(points=5)
-    assert fields == {"caller": "someone", "method": "Sample", "points": 5}
+    assert request_context.current().fields == {
+        "caller": "someone",
+        "method": "Sample",
+        "points": 5,
+    }
 
 
 async def test_requests_of_a_stream_have_fields_of_their_own():
     ended = []
-    request_context.begin(lambda *fields: ended.append(fields), method="SampleStream")
+    request_context.begin(lambda *fields: ended.append(fields), "unix:", method="SampleStream")
 
     async def request(index):
         request_context.fork(request_index=index)
@@ -34,7 +38,7 @@ async def test_requests_of_a_stream_have_fields_of_their_own():
 
 async def test_one_call_says_nothing_of_another():
     async def other():
-        request_context.begin(lambda *_: None, method="Other")
+        request_context.begin(lambda *_: None, "unix:", method="Other")
 
     await asyncio.create_task(other())
     assert "method" not in request_context.current().fields
@@ -53,15 +57,13 @@ async def test_one_call_says_nothing_of_another():
     ],
 )
 async def test_a_network_address_is_one_caller_and_a_local_connection_another(peer, address):
-    request_context.begin(lambda *_: None, method="Sample")
-    request_context.identify(peer)
+    request_context.begin(lambda *_: None, peer, method="Sample")
     assert request_context.caller.get() == address
 
 
 async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stream():
     request_context.bind(caller="robot")
-    request_context.begin(lambda *_: None, method="SampleStream")
-    request_context.identify("ipv4:10.1.2.3:5000")
+    request_context.begin(lambda *_: None, "ipv4:10.1.2.3:5000", method="SampleStream")
     request_context.fork(request_index=0)
     assert request_context.caller.get() == "token:robot"
 

@@ -11,9 +11,8 @@ import torch
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.engine import Engine, background_threads, can_lower_priority
 from farpoint_server.engine.monitor import MemoryMonitor
-from farpoint_server.engine.thread import background_threads, can_lower_priority
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of

@@ -25,7 +25,7 @@ from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.registration import Servicers
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.health import Health
-from farpoint_server.transport.receive import Receiver
+from farpoint_server.transport.limits import Receiver
 
 
 def make_services(

@@ -19,9 +19,8 @@ from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.interceptor import LoadReport, RequestInterceptor
 from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
-from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 from farpoint_server.transport.tokens import TokenFile

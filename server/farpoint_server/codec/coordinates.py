@@ -46,7 +46,8 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     if request.method is not None:
         return DecodedSampleRequest(request, MethodWork(_for_method(request, request.method)), None)
     lengths, counts = request.lengths, request.sample_counts
-    each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
+    each_count = _broadcast(counts, len(lengths))
+    each_start = _broadcast(request.starts, len(lengths))
     points, origins = to_float32(request.points, lengths)
     radius = request.covering_radius
     needed = None

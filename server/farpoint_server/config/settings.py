@@ -122,7 +122,7 @@ class Settings(
         for address in self.admin_listen:
             if not is_local(address) and not self.knows_callers:
                 raise ValueError(
-                    f"admin_listen {address} is beyond loopback and would be open to anybody: "
+                    f"admin_listen {address} is beyond loopback and would be open to anyone: "
                     "give tokens_file or tls_client_ca"
                 )
         return self

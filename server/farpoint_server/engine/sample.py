@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -247,8 +247,7 @@ def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
     )
 
 
-@dataclass(frozen=True)
-class _KernelInputs:
+class _KernelInputs(NamedTuple):
     """Arguments of the kernels other than points, over all clouds of a batch."""
 
     offsets: Int64s
@@ -282,7 +281,7 @@ def _radii(requests: Sequence[Clouds]) -> Float32s | None:
 
 
 def _join(arrays: Sequence[_Array]) -> _Array:
-    """The points of a batch; a single request is not copied."""
+    """Concatenates arrays of requests; a single one is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 

@@ -158,7 +158,7 @@ def _trial_of(loaded: LoadedProgram) -> WarmUp[tuple[float, int]]:
 
 
 def _allocated(device: torch.device) -> int:
-    """Bytes in tensors of a GPU, and resets its peak; 0 on a CPU."""
+    """Bytes in tensors of a GPU, whose peak is reset; 0 on a CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.reset_peak_memory_stats(device)

@@ -193,7 +193,7 @@ def _call(flat: Flat, inputs: Sequence[Array], pipeline: Pipeline | None) -> lis
                 raise
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise InvalidRequestError(
-                "points", "what the program takes", f"its refusal: {shortened(reason)}"
+                "points", "inputs that the program accepts", f"its error: {shortened(reason)}"
             ) from error
 
     if pipeline is not None:

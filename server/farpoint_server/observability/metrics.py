@@ -28,10 +28,10 @@ PHASES = ("queue", "compute", "convert")
 GAUGES: Mapping[str, str] = {
     "serving": "1 if health is SERVING, else 0.",
     "calls": "Calls accepted and not yet answered.",
-    "points_in_flight": "Points of these calls.",
-    "bytes_in_flight": "Bytes of the messages and answers of these calls.",
+    "points_in_flight": "Points of calls accepted and not yet answered.",
+    "bytes_in_flight": "Bytes of messages and answers of calls in flight.",
     "queue_requests": "Requests waiting for an engine.",
-    "queue_points": "Points of these requests.",
+    "queue_points": "Points of requests waiting for an engine.",
     "shared_memory_bytes": "Bytes of memory shared by callers.",
     "queue_seconds": "Predicted backlog of the device in seconds.",
 }
@@ -195,29 +195,35 @@ Snapshots: TypeAlias = Sequence[MemorySnapshot]
 Read: TypeAlias = Callable[[MemorySnapshot], float]
 
 MEMORY_GAUGES: Mapping[str, tuple[str, Read]] = {
-    "allocated_bytes": ("In live tensors; on a CPU, in live heap.", lambda s: s.stats.allocated),
-    "reserved_bytes": ("Live and cached.", lambda s: s.stats.reserved),
-    "idle_bytes": ("Cached: reserved and not allocated.", lambda s: s.stats.idle),
-    "releasable_bytes": ("What a trim would give back now.", lambda s: s.stats.releasable),
+    "allocated_bytes": (
+        "Bytes in live tensors; on a CPU, in the live heap.",
+        lambda s: s.stats.allocated,
+    ),
+    "reserved_bytes": ("Live and cached bytes.", lambda s: s.stats.reserved),
+    "idle_bytes": ("Cached bytes: reserved, not allocated.", lambda s: s.stats.idle),
+    "releasable_bytes": ("Bytes that a trim would return now.", lambda s: s.stats.releasable),
     "fragmentation_ratio": (
         "Share of the reserved bytes that is cached and cannot be released.",
         lambda s: s.stats.fragmentation,
     ),
-    "host_cache_bytes": ("Pinned host memory, live and cached.", lambda s: s.stats.host_reserved),
-    "free_bytes": ("Free on the device, over all of its users.", lambda s: s.headroom.free),
-    "total_bytes": ("Of the device.", lambda s: s.headroom.total),
-    "limit_bytes": ("What the server may hold; 0 is no limit.", lambda s: s.limit or 0),
+    "host_cache_bytes": (
+        "Bytes of pinned host memory, live and cached.",
+        lambda s: s.stats.host_reserved,
+    ),
+    "free_bytes": ("Free bytes of the device, over all processes.", lambda s: s.headroom.free),
+    "total_bytes": ("Total bytes of the device.", lambda s: s.headroom.total),
+    "limit_bytes": ("Bytes that the server may use; 0 is no limit.", lambda s: s.limit or 0),
     "healthy": ("1 if the device serves, else 0.", lambda s: s.healthy),
 }
 MEMORY_COUNTERS: Mapping[str, tuple[str, Read]] = {
-    "retries": ("Flushes of the cache in the middle of a batch.", lambda s: s.stats.retries),
-    "out_of_memory": ("Times that memory ran out in a batch.", lambda s: s.oom_count),
+    "retries": ("Flushes of the allocator's cache during a batch.", lambda s: s.stats.retries),
+    "out_of_memory": ("Batches that ran out of memory.", lambda s: s.oom_count),
     "refused": ("Requests refused because they would not fit.", lambda s: s.refused),
 }
 TRIMS: Mapping[str, tuple[str, Callable[[Trims], float]]] = {
     "trims": ("Trims, by reason.", lambda t: t.count),
     "trim_seconds": ("Time spent in trims.", lambda t: t.seconds),
-    "trim_returned_bytes": ("Bytes that trims gave back.", lambda t: t.returned_bytes),
+    "trim_returned_bytes": ("Bytes that trims returned.", lambda t: t.returned_bytes),
 }
 
 

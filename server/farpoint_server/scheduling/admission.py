@@ -1,12 +1,10 @@
-"""Admission control: bounds on what is held at once, in all and for one caller."""
+"""Admission control: bounds on accepted requests, in total and per caller."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from farpoint_server import request_context
-from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
-from farpoint_server.request_context import TOKEN_PREFIX
+from farpoint_server.errors import CallerShareError, OverloadedError
 
 # A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
@@ -55,7 +53,7 @@ class Admission:
         self._check(request_context.caller.get(), 1, 1)
 
     def reserve(self, points: int, size: int) -> "Reservation":
-        """Counts a request's points and bytes while a block runs, for the caller of the request.
+        """A block in which a request's points and bytes count for its caller.
 
         Raises:
             OverloadedError: on entering; there is no room, and the request must not be kept.
@@ -65,7 +63,7 @@ class Admission:
     def add(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
     ) -> None:
-        """Begins to count points and bytes, of a request that holds its own already if it grows.
+        """Counts points and bytes; with `grows`, of a request that is already counted.
 
         Raises:
             OverloadedError: there is no room.
@@ -74,11 +72,11 @@ class Admission:
         self._count(caller, points, size)
 
     def add_response(self, caller: str, size: int) -> None:
-        """Begins to count a response, whose bytes are there already; requests find less room."""
+        """Counts a response, which is not refused; requests have less room."""
         self._count(caller, 0, size)
 
     def remove(self, caller: str, points: int, size: int) -> None:
-        """Ends what `add` or `add_response` began."""
+        """Stops counting what `add` or `add_response` counted."""
         self._count(caller, -points, -size)
         if not any(self._callers[caller]):
             del self._callers[caller]
@@ -111,13 +109,13 @@ class Admission:
                 raise OverloadedError(f"{message} more", self._retry_ms)
 
     def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
-        """Refuses what goes beyond a caller's share, if other requests of its hold some of that."""
+        """Refuses requests beyond a caller's share, if it has others in flight."""
         if has_more and inside + more > most:
             message = f"this caller holds {inside} {unit} of its share of {most}"
             raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
     def _has_others(self, caller: str) -> bool:
-        """Whether another caller holds some, or was refused a moment ago with nothing inside."""
+        """Whether another caller holds some, or was recently refused while holding nothing."""
         if len(self._callers) > 1:
             return True
         who, when = self._shut_out
@@ -126,7 +124,7 @@ class Admission:
 
 
 class Reservation:
-    """A block in which points and bytes count. A class costs a third of a generator here."""
+    """A block in which points and bytes count; a class costs a third of a generator."""
 
     __slots__ = ("_admission", "_caller", "_points", "_size")
 
@@ -138,55 +136,10 @@ class Reservation:
         return self
 
     def add(self, points: int, size: int) -> None:
-        """Has more count until the block ends; raises OverloadedError where there is no room."""
+        """Counts more until the block ends; raises OverloadedError if there is no room."""
         self._admission.add(self._caller, points, size, self._points, self._size)
         self._points += points
         self._size += size
 
     def __exit__(self, *_: object) -> None:
         self._admission.remove(self._caller, self._points, self._size)
-
-
-class CallSlots:
-    """Counts the open calls of one kind.
-
-    A caller with a token is refused only for its own share: where all slots are taken, that is the
-    slots divided by the callers, so that other callers cannot keep it out. There are as many tokens
-    as the operator has given out; addresses can be made up, so callers without tokens are refused
-    where all slots are taken.
-
-    Args:
-        total: Calls of all callers.
-        per_caller: Calls of one caller.
-        retry_ms: Milliseconds after which a refused caller may retry.
-    """
-
-    def __init__(self, total: int, per_caller: int, retry_ms: int) -> None:
-        self._total = total
-        self._per_caller = per_caller
-        self._retry_ms = retry_ms
-        self._open: Counter[str] = Counter()
-        self._count = 0
-
-    def enter(self, caller: str) -> None:
-        """Takes a slot; raises TooManyCallsError where the caller has no room."""
-        held = self._open.get(caller, 0)
-        if held >= self._per_caller:
-            raise self._refusal(f"the caller has {held} calls open of at most {self._per_caller}")
-        if self._count >= self._total:
-            share = max(1, self._total // (len(self._open) + (held == 0)))
-            if not caller.startswith(TOKEN_PREFIX) or held >= share:
-                raise self._refusal(f"all {self._total} calls of the server are taken")
-        self._open[caller] = held + 1
-        self._count += 1
-
-    def leave(self, caller: str) -> None:
-        """Gives a slot back."""
-        self._count -= 1
-        if self._open[caller] == 1:
-            del self._open[caller]
-        else:
-            self._open[caller] -= 1
-
-    def _refusal(self, reason: str) -> TooManyCallsError:
-        return TooManyCallsError(reason, self._retry_ms)

@@ -1,8 +1,8 @@
-"""Dynamic batching: on which device and in which lane work waits, and what is refused instead.
+"""Dynamic batching: the device and the lane of work, and refusals.
 
 Work that is predicted to be long waits in a lane of its own, whose engine runs behind that of the
 other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
-queued at all (see engine/thread.py).
+queued at all (see engine/engine.py).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Batcher:
-    """An engine behind a queue for short work, and its background engine behind one for long work.
+    """An engine with a queue for short work, and its background engine with a queue for long work.
 
     Args:
         engine: Runs one batch at a time, or as many as its depth; without a background engine all
@@ -84,35 +84,35 @@ class Batcher:
 
     @property
     def waiting_requests(self) -> int:
-        """Requests that have not begun."""
+        """Number of waiting requests."""
         return sum(lane.queue.count for lane in self._lanes)
 
     @property
     def waiting_points(self) -> int:
-        """Points of the requests that have not begun."""
+        """Points of the waiting requests."""
         return sum(lane.queue.points for lane in self._lanes)
 
     @property
     def busy_s(self) -> float:
-        """Seconds that the engine has been at batches, of the lane where that is most."""
+        """Busy seconds of the engine, of the busier lane."""
         return max(lane.busy_s for lane in self._lanes)
 
     def start(self) -> None:
-        """Begins to serve the queues."""
+        """Starts to serve the queues."""
         for lane in self._lanes:
             lane.start()
 
     async def stop(self) -> None:
-        """Ends the workers; what still waits is never answered."""
+        """Ends the workers; waiting requests are never answered."""
         for lane in self._lanes:
             await lane.stop()
 
     async def died(self) -> None:
-        """Returns once a worker ended by a bug, after which a queue is not served as it was."""
+        """Waits until a bug ends a worker, after which a queue is not served."""
         await first_done(*(lane.died.wait() for lane in self._lanes))
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        """Does work that is small at once, if the engine is idle; queues other work.
+        """Runs small work at once if the engine is idle; queues other work.
 
         When the caller is cancelled or its time is over, its work leaves the queue, or the kernel
         that is at it.
@@ -145,11 +145,11 @@ class Batcher:
 
     @property
     def wait_ns(self) -> int:
-        """Predicted nanoseconds of all that waits and runs."""
+        """Predicted nanoseconds of all waiting and running work."""
         return sum(lane.wait_ns for lane in self._lanes)
 
     def completion_ns(self, work: Work[Any]) -> float:
-        """Predicted nanoseconds until work would be done that came now; infinite while it hangs."""
+        """Predicted nanoseconds until new work is done; infinite while the engine hangs."""
         is_long = self._costs.predict_ns(work) > self._long_ns
         lane = self._long if is_long else self._short
         if lane.is_hung:
@@ -182,7 +182,7 @@ class Batcher:
                 timer.cancel()
 
     def _refuse_if_known(self, work: Work[Any], predicted_s: float, timeout_s: float) -> None:
-        """Refuses work that would pass its deadline after it took the time of others."""
+        """Refuses work that is predicted to miss its deadline after taking the time of others."""
         if timeout_s > 0 and self._costs.is_known(work):
             raise DeadlineTooCloseError(
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "
@@ -191,7 +191,7 @@ class Batcher:
 
 
 async def first_done(*awaitables: Awaitable[T]) -> T:
-    """The result of the one that is done first; the others are cancelled."""
+    """The result of the first to finish; cancels the others."""
     waiting = [asyncio.ensure_future(one) for one in awaitables]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +206,7 @@ def _expire(job: Job) -> None:
 
 
 class Placement:
-    """Several devices, of which the one that is predicted to have work done first runs it.
+    """Several devices; the one with the earliest predicted completion runs a request.
 
     Copies count: a single cloud in host memory is sampled sooner by a core than by a GPU, whose
     samples follow one another as well and take longer each; many clouds at a time are the GPU's.
@@ -222,7 +222,7 @@ class Placement:
         self._failed: set[int] = set()
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        """Does work where it is predicted to end first, and where that fails, elsewhere.
+        """Runs work on the device with the earliest predicted completion, or else on another one.
 
         Args:
             work: One request.
@@ -246,7 +246,7 @@ class Placement:
                 if isinstance(error, DeviceFailedError):
                     self._failed.add(at)
                 if left:
-                    log.warning("work moves to another device", device=at, error=str(error))
+                    log.warning("work moved to another device", device=at, error=str(error))
         raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
 
 

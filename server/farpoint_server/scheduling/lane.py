@@ -1,4 +1,4 @@
-"""A lane: an engine that takes batches from a queue when it is free, its watchdog and its costs.
+"""A lane: an engine that takes batches from a queue, its watchdog and its predictions.
 
 The engine takes what is waiting the moment it is free: a request alone when the lane is idle, all
 of one kind that arrived meanwhile when it is not. No request waits for a batch to fill. A GPU takes
@@ -35,7 +35,7 @@ _Class: TypeAlias = tuple[str, int]
 
 @dataclass
 class _Ratio:
-    """Measured over estimated time, each a decaying sum, so that long batches weigh more."""
+    """Ratio of measured to estimated time, decaying sums, so that long batches weigh more."""
 
     measured: float = 0.0
     estimated: float = 0.0
@@ -48,7 +48,7 @@ class _Ratio:
         return min(max(self.measured / self.estimated, MIN_RATIO), MAX_RATIO)
 
     def add(self, measured: float, estimated: float) -> None:
-        """Takes a batch, or its part, into account."""
+        """Adds a batch or its part."""
         self.measured += measured - WEIGHT * self.measured
         self.estimated += estimated - WEIGHT * self.estimated
         self.batches += 1
@@ -72,20 +72,20 @@ class CostModel:
         self._alone: dict[_Class, _Ratio] = {}
 
     def predict_ns(self, work: Work[Any]) -> int:
-        """Nanoseconds that work is predicted to keep the device from other work."""
+        """Predicted nanoseconds for which work occupies the device."""
         return self._predict(self._ratios, work)
 
     def predict_alone_ns(self, work: Work[Any]) -> int:
-        """Nanoseconds that work is predicted to take from its begin to its end."""
+        """Predicted nanoseconds from the start of work to its end."""
         return self._predict(self._alone, work)
 
     def is_known(self, work: Work[Any]) -> bool:
-        """Whether enough of its like was measured for a prediction to be relied on."""
+        """Whether enough similar work was measured for a reliable prediction."""
         ratio = self._ratios.get(_class_of(work, self._estimate_ns(work)))
         return ratio is not None and ratio.batches >= KNOWN
 
     def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
-        """Learns from a batch, no request of which was cancelled."""
+        """Learns from a batch without cancelled requests."""
         estimates = [self._estimate_ns(work) for work in batch]
         total = sum(estimates)
         if total < MIN_NS:
@@ -109,7 +109,7 @@ def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
 
 
 class BatchMetrics(NamedTuple):
-    """Observers of each batch that an engine is given."""
+    """Observers of each batch of an engine."""
 
     requests: Callable[[float], object] = bool
     points: Callable[[float], object] = bool
@@ -120,7 +120,7 @@ class BatchMetrics(NamedTuple):
 
 
 class Watchdog:
-    """Counts the batches of a device that take longer than they may.
+    """Counts the batches of a device that exceed their time limit.
 
     A thread in a kernel or a driver cannot be ended from outside. The callers get an error, health
     is NOT_SERVING once no device is left, so that an orchestrator restarts the process, and work
@@ -140,7 +140,7 @@ class Watchdog:
         self._report = report
 
     def count(self, lane: int, late: int) -> None:
-        """An engine is late with one batch more, or with one fewer."""
+        """Counts one late batch more, or one fewer."""
         before = any(self.late)
         self.late[lane] += late
         if late > 0:
@@ -152,7 +152,7 @@ class Watchdog:
 
 
 class Lane:
-    """One queue before one engine.
+    """One queue of one engine.
 
     Args:
         engine: Runs one batch at a time, or as many as its depth.
@@ -196,7 +196,7 @@ class Lane:
 
     @property
     def wait_ns(self) -> int:
-        """Predicted nanoseconds until the engine has done what waits and runs now.
+        """Predicted nanoseconds until the engine has finished all waiting and running work.
 
         A batch that is late is taken to need as long again, so that nothing more comes to an engine
         that hangs, long before the watchdog says so.
@@ -206,11 +206,11 @@ class Lane:
         return int(running_s * 1e9) + self.queue.cost_ns // at_once
 
     def start(self) -> None:
-        """Begins to serve the queue."""
+        """Starts to serve the queue."""
         self._workers = [asyncio.create_task(self._serve()) for _ in range(self.engine.depth)]
 
     async def stop(self) -> None:
-        """Ends the workers; what still waits is never answered."""
+        """Ends the workers; waiting requests are never answered."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -283,7 +283,7 @@ class Lane:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)
 
     async def _blame(self, jobs: Sequence[Job], error: Exception) -> None:
-        """One bad request must not fail the others of its batch: each is tried again by itself."""
+        """Retries each request of a failed batch alone, so that a bad one fails only itself."""
         if len(jobs) == 1:
             jobs[0].fail(error)
             return
@@ -292,7 +292,7 @@ class Lane:
                 await self._run([job])
 
     def _hang(self, jobs: Sequence[Job], late: list[bool]) -> None:
-        """A batch is late: its callers get an error, and so do all that wait."""
+        """Fails the callers of a late batch and all waiting ones."""
         late.append(True)
         self._watchdog.count(self._index, 1)
         for job in [*jobs, *self.queue.take_all()]:

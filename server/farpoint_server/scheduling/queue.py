@@ -1,4 +1,4 @@
-"""The queue of one lane: callers take turns by predicted time, and batches are made of their jobs.
+"""The queue of one lane: callers take turns by predicted time; their jobs form batches.
 
 Turns are deficit round robin (Shreedhar and Varghese, 1995).
 """
@@ -38,7 +38,7 @@ class Job:
             self.answer.set_exception(error)
 
     def cancel(self) -> None:
-        """Has a kernel that works on it leave it unfinished."""
+        """Cancels it in a running kernel."""
         if self.place is not None:
             batch, index = self.place
             batch.cancel(index)
@@ -50,7 +50,7 @@ QUANTUM_NS = 10_000_000
 
 
 class _Caller:
-    """The jobs of one caller, first come, first served, and what it may still run."""
+    """The jobs of one caller in order of arrival, and its remaining quantum."""
 
     __slots__ = ("cost_ns", "deficit_ns", "jobs")
 
@@ -69,7 +69,7 @@ class _Caller:
 
 
 class RoundRobin:
-    """Jobs in an order in which every waiting caller gets the same time.
+    """Jobs in an order that gives every waiting caller the same time.
 
     The caller at the front runs its jobs while its deficit pays for them; then it gets another
     quantum and goes to the back. One with nothing left leaves, and its deficit with it: no
@@ -85,7 +85,7 @@ class RoundRobin:
         self.cost_ns = 0
 
     def __iter__(self) -> Iterator[Job]:
-        """All jobs, those of a caller in their order."""
+        """All jobs; those of a caller in order."""
         for caller in self._callers.values():
             yield from caller.jobs.values()
 
@@ -100,7 +100,7 @@ class RoundRobin:
         return 0 if known is None else known.cost_ns
 
     def add(self, job: Job) -> None:
-        """Puts a job behind those of its caller."""
+        """Appends a job to those of its caller."""
         caller = self._callers.get(job.caller)
         if caller is None:
             caller = self._callers[job.caller] = _Caller()
@@ -109,7 +109,7 @@ class RoundRobin:
         self._count(job, 1)
 
     def discard(self, job: Job) -> bool:
-        """Takes a job out, for which its caller pays nothing; whether it still waited."""
+        """Removes a job without charging its caller; whether it was waiting."""
         caller = self._callers.get(job.caller)
         if caller is None or caller.jobs.pop(id(job), None) is None:
             return False
@@ -120,13 +120,13 @@ class RoundRobin:
         return True
 
     def peek(self) -> Job:
-        """The job whose turn it is; at least one must wait."""
+        """The next job; at least one must wait."""
         if len(self._callers) > 1:
             self._rotate()
         return next(iter(self._callers.values())).first
 
     def take(self) -> Job:
-        """Takes that job out, and has its caller pay if its answer is still wanted."""
+        """Removes the next job and charges its caller if it still waits for the answer."""
         job = self.peek()
         caller = self._callers[job.caller]
         if not job.answer.done():
@@ -136,7 +136,7 @@ class RoundRobin:
         return job
 
     def _rotate(self) -> None:
-        """Brings a caller to the front that can pay for its first job."""
+        """Moves a caller to the front that can pay for its first job."""
         for _ in range(len(self._callers)):
             name, caller = next(iter(self._callers.items()))
             if caller.has_turn:
@@ -148,7 +148,7 @@ class RoundRobin:
             self._callers.move_to_end(next(iter(self._callers)))
 
     def _skip_rounds(self) -> None:
-        """Adds at once the quanta of all rounds in which no caller could pay yet."""
+        """Adds the quanta of all rounds in which no caller could pay."""
         callers = self._callers.values()
         lacking = min(caller.first.cost_ns - caller.deficit_ns for caller in callers)
         rounds = max(0, -(-lacking // QUANTUM_NS))
@@ -161,7 +161,7 @@ class RoundRobin:
 
 
 class JobQueue:
-    """Two lines, for jobs that share batches and for jobs that run alone.
+    """Two queues: jobs that share batches and jobs that run alone.
 
     Alone runs what has more than half of a batch's points, or has no batch key.
     In each line callers have their turns; a batch is taken from the line whose next job is older.
@@ -189,18 +189,18 @@ class JobQueue:
 
     @property
     def cost_ns(self) -> int:
-        """Predicted nanoseconds of them all."""
+        """Predicted nanoseconds of all jobs."""
         return self._shared.cost_ns + self._alone.cost_ns
 
     @property
     def has_full_batch(self) -> bool:
-        """Whether the next batch is there already, and would not be larger later."""
+        """Whether the next batch is complete and would not grow."""
         if not self.count:
             return False
         return self._next_line() is self._alone or self.points >= self._batch_points
 
     def ahead_ns(self, job: Job) -> int:
-        """Predicted nanoseconds until a job that arrives now has run, if all wait alike.
+        """Predicted nanoseconds until a new job has run.
 
         In its line run its caller's jobs and itself, and meanwhile as much of each other caller,
         or all that there is if that is less.
@@ -212,25 +212,25 @@ class JobQueue:
         return own + min(line.cost_ns - queued, others * own)
 
     def add(self, job: Job) -> None:
-        """Has a job wait."""
+        """Adds a job."""
         self._line_of(job).add(job)
         self.count += 1
         self.points += job.work.point_count
         self.wake()
 
     def wake(self) -> None:
-        """Has one worker that waits look at the queue."""
+        """Wakes one waiting worker."""
         if self.arrived.empty():
             self.arrived.put_nowait(None)
 
     def discard(self, job: Job) -> None:
-        """Takes a job out, if it still waits."""
+        """Removes a job if it still waits."""
         if self._line_of(job).discard(job):
             self.count -= 1
             self.points -= job.work.point_count
 
     def take_batch(self) -> list[Job]:
-        """The jobs whose turn it is, all with one batch key; empty when none wait."""
+        """The next jobs, all with one batch key; empty if none wait."""
         line = self._next_line()
         self._last_was_alone = line is self._alone
         batch: list[Job] = []
@@ -248,7 +248,7 @@ class JobQueue:
         return batch
 
     def take_all(self) -> list[Job]:
-        """Every job that waits."""
+        """Every waiting job."""
         jobs = [*self._shared, *self._alone]
         for job in jobs:
             self.discard(job)

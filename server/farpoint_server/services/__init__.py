@@ -1,1 +1,1 @@
-"""gRPC servicers, and the pipeline of their requests. What fails raises ServiceError."""
+"""gRPC servicers, and the pipeline of their requests; failures raise ServiceError."""

@@ -18,7 +18,7 @@ DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 @dataclass(frozen=True)
 class AdminServicer:
-    """Answers from the snapshots of the memory managers, has them trim, and has models loaded."""
+    """Serves memory snapshots, trims, and loading of models."""
 
     monitor: MemoryMonitor
     models: Registry
@@ -67,7 +67,7 @@ class AdminServicer:
         device = engine.memory.snapshot.device
         trim = await self.monitor.trim(engine, force=force)
         if trim is None:
-            raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
+            raise OverloadedError(f"{device} was not idle in time; nothing was trimmed", RETRY_MS)
         seconds, returned = trim
         return admin_pb2.TrimResult(
             device=device, duration_ms=seconds * 1e3, returned_bytes=returned

@@ -24,7 +24,7 @@ Merge = Callable[[Mapping[int, Any]], Message]
 
 
 def _first(answers: Mapping[int, Any]) -> Any:
-    """The merged answer of processes that answer alike."""
+    """The answer of processes that all answer the same."""
     return next(iter(answers.values()))
 
 
@@ -39,7 +39,7 @@ def _trims(answers: Mapping[int, Any]) -> Any:
 
 
 def _by_process(answers: Mapping[int, Any], field: str) -> Any:
-    """The entries of a field of all processes, each with the index of its own."""
+    """The entries of a field of all processes, each with the index of its process."""
     merged = type(_first(answers))()
     for index, answer in sorted(answers.items()):
         for entry in getattr(answer, field):
@@ -100,7 +100,7 @@ def answer_for_all(peers: Peers, index: int, lock: Path, path: str, handler: Han
 
 @asynccontextmanager
 async def _locked(path: Path) -> AsyncIterator[None]:
-    """Holds a lock that the kernel releases where its process ends."""
+    """Holds a lock that the kernel releases when its process ends."""
     with path.open("wb") as file:
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Handlers of unary methods, made of the contract and of functions that answer."""
+"""Handlers of unary methods, from the contract and functions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial

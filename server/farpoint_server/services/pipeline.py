@@ -31,7 +31,7 @@ from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Scheduler
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import Receiver
+from farpoint_server.transport.limits import Receiver
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -72,7 +72,7 @@ class Call(Generic[Answer, T]):
         self.points = int(lengths.sum())
 
     def least_bytes(self) -> int | None:
-        """Device memory that it needs at least; None if only its decoded work knows."""
+        """Minimum device memory; None if it is known only after decoding."""
         return None
 
     def is_short(self, outcome: Outcome[Answer]) -> bool:  # noqa: ARG002
@@ -80,7 +80,7 @@ class Call(Generic[Answer, T]):
         return False
 
     def describe(self, fields: dict[str, Any], outcome: Outcome[Answer]) -> None:  # noqa: ARG002
-        """Adds to the fields of its log line what not every request has."""
+        """Adds optional fields to its log line."""
         fields["model"] = self.model
 
 
@@ -132,7 +132,7 @@ class SampleCall(Call[Samples, T]):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The way of every request, and what it needs.
+    """The steps of every request, and their components.
 
     Args:
         limits: What one request may hold at most.
@@ -153,7 +153,7 @@ class Pipeline:
     regions: Regions = field(default_factory=Regions)
 
     async def sample(self, _: object, context: Context) -> bytes:
-        """Sample: the serialized SampleResponse to the one message of a call."""
+        """Sample: the serialized SampleResponse to the message of a call."""
         arrived = time.monotonic()
         raw = await self.receive(context)
         message = read_sample_message(raw, self.limits.clouds)
@@ -164,7 +164,7 @@ class Pipeline:
         return await self.run(call, context.time_remaining())
 
     async def receive(self, context: Context) -> bytes:
-        """The one message of a call; raises ServiceError without headroom for it."""
+        """The message of a call; raises ServiceError without headroom for it."""
         self.admission.check_headroom()
         return await self.receiving.receive(context)
 

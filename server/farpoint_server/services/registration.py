@@ -23,7 +23,7 @@ PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
 ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Methods that can be called over HTTP, where registered."""
-ADMIN_ALONE = " is answered at the addresses of --admin-listen alone"
+ADMIN_ALONE = " is served only at the addresses of --admin-listen"
 Wrap: TypeAlias = Callable[[str, Handler], Handler]
 """Given the path of a method and its handler: what is registered instead."""
 
@@ -88,7 +88,7 @@ class Servicers:
         reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
 
     def add_to_peers(self, registry: HandlerRegistry) -> None:
-        """Registers what the processes of a server ask each other, for their own part alone."""
+        """Registers calls between the processes of a server, each for its own part."""
         for methods in (self.open_inference.descriptions(), self.open_inference.administration()):
             register(registry, open_inference.DESCRIPTOR, methods)
         register(registry, admin.DESCRIPTOR, self.admin.methods())
@@ -96,6 +96,6 @@ class Servicers:
 
 
 def health_names(settings: Settings) -> list[str]:
-    """The names that health knows: every service and every model."""
+    """The names in health: every service and every model."""
     services = (*PUBLIC, *(ADMIN if settings.admin_listen else ()), HEALTH)
     return [*(service.full_name for service in services), *reflection.SERVICES, fps.NAME]

@@ -31,7 +31,7 @@ DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]
 
 @dataclass(frozen=True)
 class SamplingServicer:
-    """Parses requests for the pipeline, and answers GetServerInfo with what it was given.
+    """Parses requests for the pipeline, and answers GetServerInfo.
 
     Not a generated servicer, whose messages are parsed before it sees them: messages are read
     from the context as bytes (see codec/wire.py), and only when there is headroom for them.
@@ -69,7 +69,7 @@ class SamplingServicer:
         return await upload.handle(self.pipeline, context)
 
     def methods(self) -> Methods:
-        """Handlers of all methods. On the wire one message is a stream of one message."""
+        """Handlers of all methods; a unary message is a stream of one message."""
         return {
             "Sample": grpc.stream_unary_rpc_method_handler(self.pipeline.sample),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),

@@ -39,7 +39,7 @@ _Answer: TypeAlias = tuple[Response, Sequence[Buffer]]
 
 
 class OrderedStream(ABC):
-    """The state of one call.
+    """State of one call.
 
     At most AHEAD requests are worked on or wait to be written, and one more is read; then reading
     stops, and flow control stops the sender. So a consumer that reads slowly, a full queue and a
@@ -68,7 +68,7 @@ class OrderedStream(ABC):
         self._tasks: set[asyncio.Task[_Answer]] = set()
 
     async def run(self, draining: asyncio.Event) -> None:
-        """Answers until the sender ends, and what was begun in any case.
+        """Answers until the sender ends, and finishes started requests.
 
         Raises:
             DeadlinePassedError: nothing was sent for a long time.
@@ -136,7 +136,7 @@ class OrderedStream(ABC):
         self._active = time.monotonic()
 
     def _begin(self) -> None:
-        """Begins the next request, if there is one and few enough are under way."""
+        """Starts the next request, if there is one and few enough are in flight."""
         if self._next is None or len(self._tasks) >= self._ahead:
             return
         index, raw, arrived = self._next
@@ -147,7 +147,7 @@ class OrderedStream(ABC):
         self._begun.put_nowait(task)
 
     async def _answer(self, index: int, raw: bytes, arrived: float) -> _Answer:
-        """The response to one request, which counts from now on, and its chunks."""
+        """The response to one request, counted from now on, and its chunks."""
         chunks = await self._handle(index, raw, arrived)
         response = self._outgoing.hold(self._context, sum(map(len, chunks)))
         self._held.add(response)
@@ -155,15 +155,15 @@ class OrderedStream(ABC):
 
     @abstractmethod
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
-        """The serialized response to one request, as chunks; what fails fails it alone."""
+        """The serialized response to one request, as chunks; an error fails only this request."""
 
     def _is_latest(self, raw: bytes) -> bool:  # noqa: ARG002
-        """Whether a stream with this first message wants answers to the latest request alone."""
+        """Whether a stream with this first message answers only the latest request."""
         return False
 
 
 class SampleStream(OrderedStream):
-    """The state of one call, in which STREAM_MODE_LATEST answers the latest request alone."""
+    """State of one call; STREAM_MODE_LATEST answers only the latest request."""
 
     def __init__(
         self, context: Context, pipeline: Pipeline, outgoing: Outgoing, idle_s: float
@@ -172,7 +172,7 @@ class SampleStream(OrderedStream):
         self._pipeline = pipeline
 
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
-        """The SampleStreamResponse to one request, as chunks; what fails fails it alone."""
+        """The SampleStreamResponse to one request, as chunks; an error fails only this request."""
         response = sampling_pb2.SampleStreamResponse
         request_context.fork(request_index=index)
         head = response(request_index=index).SerializeToString()

@@ -1,4 +1,4 @@
-"""Handler of SampleLarge: receives the points in chunks, straight into the array to sample."""
+"""Handler of SampleLarge: receives the points in chunks, directly into the array to sample."""
 
 import asyncio
 import time
@@ -79,7 +79,7 @@ async def receive_points(
     reservation: Reservation,
     clock: Callable[[], float] = time.monotonic,
 ) -> memoryview:
-    """The data of so many points, `size` bytes, which `reservation` counts as they arrive.
+    """The data of the points, `size` bytes, which `reservation` counts as they arrive.
 
     Raises:
         InvalidRequestError: more or less than that arrived, or something else.
@@ -106,12 +106,12 @@ async def receive_points(
 
 
 def _patience_s(elapsed_s: float, filled: int) -> float:
-    """Seconds to wait for the next message of an upload that brought so many bytes meanwhile."""
+    """Seconds to wait for the next message of an upload after these bytes."""
     return min(SILENCE_S, SILENCE_S + filled / BYTES_PER_S - elapsed_s)
 
 
 async def _receive(context: Context, patience_s: float = SILENCE_S) -> bytes | None:
-    """The next message; None after the last one."""
+    """The next message; None after the last."""
     try:
         raw = await asyncio.wait_for(context.read(), patience_s)
     except asyncio.TimeoutError:

@@ -1,1 +1,1 @@
-"""gRPC servers, interceptors, TLS and tokens: how a call gets in; knows nothing of sampling."""
+"""gRPC and HTTP servers, interceptors, TLS and tokens; independent of sampling."""

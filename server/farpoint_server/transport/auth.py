@@ -1,4 +1,4 @@
-"""Bearer tokens of calls: which methods one may call, and streams that end with their token."""
+"""Bearer tokens of calls: scopes of methods, and the end of streams with a revoked token."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _grant: ContextVar[Token | ServiceError] = ContextVar("grant")
 
 
 class Auth:
-    """Lets a call pass if its token has the scope of its method.
+    """Authorizes calls whose token has the scope of the method.
 
     Streams that are open when their token is revoked are ended.
     """
@@ -41,16 +41,16 @@ class Auth:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to look for revoked tokens."""
+        """Starts to check for revoked tokens."""
         self._watching = asyncio.create_task(self._watch())
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stops these checks."""
         if self._watching is not None:
             self._watching.cancel()
 
     def identify(self, rpc: str, metadata: Iterable[Any]) -> None:
-        """Looks at the token of the current call, whose name becomes that of the caller."""
+        """Checks the token of the current call, whose name becomes the caller's."""
         scope = scope_of(rpc)
         if scope is None:
             return
@@ -63,7 +63,7 @@ class Auth:
             request_context.bind(caller=token.name)
 
     def guard(self, rpc: str, behavior: Behavior, *, is_stream: bool) -> Behavior:
-        """A method that raises for a call without the right token, before it is read.
+        """A method that refuses a call without the right token before it is read.
 
         Args:
             rpc: "package.Service/Method".
@@ -96,7 +96,7 @@ class Auth:
 
     @contextmanager
     def _follow(self, token: Token, scope: str) -> Iterator[None]:
-        """Within it the current call is cancelled if its token is revoked."""
+        """A block in which the current call is cancelled if its token is revoked."""
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = token, scope
@@ -121,7 +121,7 @@ class Auth:
 
 
 def scope_of(rpc: str) -> str | None:
-    """Scope that "package.Service/Method" needs; None if it is open to all.
+    """Scope that "package.Service/Method" requires; None if it needs no token.
 
     A service that is not listed needs admin, so that forgetting to list one opens nothing.
     """

@@ -1,4 +1,4 @@
-"""Adapters of gRPC method handlers: every method as a coroutine function that reads for itself."""
+"""Adapters of gRPC method handlers: every method as a coroutine function that reads messages."""
 
 import asyncio
 import inspect
@@ -85,12 +85,12 @@ async def _until_idle(messages: AsyncIterator[Any], idle_s: float) -> AsyncItera
 
 
 def parse_error(data: bytes) -> InvalidRequestError:
-    """For bytes that are not the message they should be."""
+    """The error for bytes that are not a valid message."""
     return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")
 
 
 def _read_first(behavior: Behavior) -> Behavior:
-    """Gives a method the first message of its stream."""
+    """Passes a method the first message of its stream."""
 
     async def read_first(_: Any, context: Context) -> Any:
         try:
@@ -117,7 +117,7 @@ def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavio
 
 
 def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
+    """Returns the error for bytes that do not parse: gRPC itself would answer INTERNAL."""
 
     def parse(data: bytes) -> Message | InvalidRequestError:
         try:

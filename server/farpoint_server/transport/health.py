@@ -29,12 +29,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._changed = asyncio.Event()
 
     def set_all(self, serving: bool) -> None:
-        """Sets every service's status, which all watchers get."""
+        """Sets every service's status and notifies all watchers."""
         self._serving = serving
         self._publish()
 
     def report(self, source: str, *, healthy: bool) -> None:
-        """While any source reports trouble, nothing is SERVING."""
+        """Sets the health of a source; while one is unhealthy, nothing is SERVING."""
         (self._troubles.discard if healthy else self._troubles.add)(source)
         self._publish()
 
@@ -43,12 +43,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return service in self._status
 
     def know(self, service: str) -> None:
-        """Adds a service, which is as healthy as the others."""
+        """Adds a service with the status of the others."""
         self._status.setdefault(service, NOT_SERVING)
         self._publish()
 
     def forget(self, service: str) -> None:
-        """Takes a service away; its watchers see SERVICE_UNKNOWN."""
+        """Removes a service; its watchers get SERVICE_UNKNOWN."""
         self._status.pop(service, None)
         self._publish()
 

@@ -5,11 +5,12 @@ Servicers behind it convert, delegate and convert; they catch nothing.
 
 import asyncio
 import random
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
@@ -23,11 +24,16 @@ from farpoint_server.errors import (
     status_of,
 )
 from farpoint_server.request_context import Fields
-from farpoint_server.scheduling.admission import CallSlots
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits import CallLimits, InFlight, OpenCall, Outgoing, RefusalLog
-from farpoint_server.transport.load_report import LoadReport, Trailers
+from farpoint_server.transport.limits import (
+    CallLimits,
+    CallSlots,
+    InFlight,
+    OpenCall,
+    Outgoing,
+    RefusalLog,
+)
 from farpoint_server.transport.tracing import Tracing
 
 REQUEST_ID_KEY = "x-request-id"
@@ -37,13 +43,21 @@ PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
 # Another server might have served the call.
 FAILED_HERE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL")
+# The trailer of load reports, which clients choose among servers by (ORCA).
+LOAD_KEY = "endpoint-load-metrics-bin"
+# Longer than a batch, so that one does not look like a full server.
+PERIOD_S = 0.5
+# Fields of a report, doubles each, with their tags as they are on the wire.
+_CALLS_PER_S, _ERRORS_PER_S, _UTILIZATION = b"\x31", b"\x39", b"\x49"
+
+Trailers: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
 
 
 class RequestMetrics:
-    """Counts ends of calls and of the requests in them; this base class counts nothing.
+    """Counts calls and requests when they end; this base class counts nothing.
 
     `rpc` is "package.Service/Method" and `code` the name of a gRPC status.
     """
@@ -55,8 +69,60 @@ class RequestMetrics:
     ) -> None: ...
 
 
+class LoadReport:
+    """Calls, failures and use of one process over the last half second, reported in each answer.
+
+    An OrcaLoadReport (xds.data.orca.v3) as gRFC A51 has it; grpcio offers nothing to make one.
+    gRPC's policy `weighted_round_robin` gives a server calls in proportion to calls a second over
+    utilization, errors counted against it.
+
+    Its utilization is the share of its `cores` that it uses, or of the time that its engines are at
+    a batch if that is more, as on a GPU.
+
+    Args:
+        busy_s: Seconds that engines have been at batches, of the least busy device.
+        cpu_s: Seconds of all threads.
+    """
+
+    def __init__(
+        self,
+        busy_s: Callable[[], float],
+        cores: int,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._busy_s, self._cores = busy_s, cores
+        self._clock, self._cpu_s = clock, cpu_s
+        self._began, self._busy, self._cpu = clock(), busy_s(), cpu_s()
+        self._calls = self._errors = 0
+        self._trailers: Trailers = ()
+
+    def count(self) -> Trailers:
+        """Counts an arrived call and returns the report of the last period, if any."""
+        self._calls += 1
+        if (now := self._clock()) >= self._began + PERIOD_S:
+            self._measure(now)
+        return self._trailers
+
+    def count_error(self) -> Trailers:
+        """Counts a call that failed here and might succeed on another server."""
+        self._errors += 1
+        return self._trailers
+
+    def _measure(self, now: float) -> None:
+        busy, cpu, passed = self._busy_s(), self._cpu_s(), now - self._began
+        used = max((cpu - self._cpu) / self._cores, busy - self._busy) / passed
+        report = [(_CALLS_PER_S, self._calls / passed), (_UTILIZATION, used)]
+        if self._errors:
+            report.append((_ERRORS_PER_S, self._errors / passed))
+        packed = b"".join(tag + struct.pack("<d", value) for tag, value in report)
+        self._trailers = ((LOAD_KEY, packed),)
+        self._began, self._busy, self._cpu = now, busy, cpu
+        self._calls = self._errors = 0
+
+
 class RequestInterceptor(grpc.aio.ServerInterceptor):
-    """Wraps the calls of the services in PACKAGES, and bounds those of health and reflection.
+    """Wraps the calls of the services in PACKAGES and bounds those of health and reflection.
 
     A method of any kind may return its answer, write its answers itself or yield them. Streams of
     reflection that are silent for `idle_s` seconds end.
@@ -116,8 +182,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
             report = () if load is None else load.count()
-            request_context.begin(end_request, request_id=request_id, method=method)
-            request_context.identify(context.peer())
+            request_context.begin(end_request, context.peer(), request_id=request_id, method=method)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
@@ -146,13 +211,13 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guarded
 
     def _guard_probe(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
-        """For health and reflection: no log line, no metric but that of a refusal."""
+        """Call of health or reflection: no log line, no metric except refusals."""
         end_request = partial(self._metrics.end_request, rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = _request_id.get()
-            request_context.begin(end_request, request_id=request_id)
-            caller = request_context.address_of(context.peer())
+            request_context.begin(end_request, context.peer(), request_id=request_id)
+            caller = request_context.caller.get()
             try:
                 if slots is not None:
                     slots.enter(caller)
@@ -167,7 +232,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guarded
 
     def _log_error(self, arrived: float, error: Exception) -> None:
-        """A burst of calls must not become as many lines; all are in the metrics."""
+        """Logs refused calls at a bounded rate; the metrics count all of them."""
         if isinstance(error, TooManyCallsError):
             request_context.current().on_end(time.monotonic() - arrived, error, {})
             self._refusals.add(error)
@@ -176,7 +241,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
 
 def request_id_of(metadata: Any) -> str:
-    """The caller's id if it can stand in a log line and in metadata; a new one otherwise."""
+    """The caller's id if it is valid in a log line and in metadata, else a new one."""
     for key, value in metadata or ():
         if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= 128:
             return value
@@ -184,7 +249,7 @@ def request_id_of(metadata: Any) -> str:
 
 
 def log_end(arrived: float, error: Exception | None = None) -> None:
-    """Logs the one line of a request that ended, with the traceback if it met a bug.
+    """Logs the line of a finished request, with the traceback of a bug.
 
     Args:
         arrived: Its begin in seconds of time.monotonic.

@@ -31,7 +31,7 @@ SERVING = b"\x08\x01"
 
 
 class Peers:
-    """The other processes, by index and address; none for a process that is alone."""
+    """The other processes, by index and address."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._addresses = dict(sorted(addresses.items()))
@@ -40,7 +40,7 @@ class Peers:
         return bool(self._addresses)
 
     async def ask(self, method: str, request: bytes = b"") -> dict[int, bytes]:
-        """The serialized answers by index, asked concurrently; without those that fail."""
+        """Sends a call to all concurrently; the serialized answers by index, without failures."""
         calls = [self._call(index, method, request, ASK_S) for index in self._addresses]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         return {
@@ -52,7 +52,7 @@ class Peers:
     async def tell(
         self, method: str, request: bytes, timeout_s: float | None = None
     ) -> dict[int, bytes]:
-        """The same for changes: one after the other, in the order of their index.
+        """Sends a change to one after the other, in the order of their index.
 
         One that is just being replaced is tried again in the end: either it answers by then, or it
         looks only later at the state of the others (see `join`), and finds the change there.
@@ -90,7 +90,7 @@ class Peers:
 
 
 class PeerServer(grpc.aio.ServerInterceptor):
-    """Server of a process for the others, whose callers it takes for its own.
+    """Server of a process for the others, which trusts the caller that they name.
 
     Args:
         address: unix:PATH in a private folder.
@@ -109,13 +109,13 @@ class PeerServer(grpc.aio.ServerInterceptor):
         self.registry: HandlerRegistry = self._server
 
     def add(self, methods: Mapping[str, Callable[[], Awaitable[bytes]]]) -> None:
-        """Adds methods of SERVICE, which take nothing."""
+        """Adds methods of SERVICE without a request."""
         handlers: dict[str, Any] = {name: _unary(answer) for name, answer in methods.items()}
         generic = grpc.method_handlers_generic_handler(SERVICE, handlers)
         self._server.add_generic_rpc_handlers((generic,))
 
     async def start(self) -> None:
-        """Begins to answer."""
+        """Starts to answer."""
         self._server.add_insecure_port(self._address)
         await self._server.start()
 

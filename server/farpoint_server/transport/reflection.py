@@ -1,4 +1,4 @@
-"""gRPC server reflection, as v1alpha (which grpcio brings) and as v1 (which tools ask first)."""
+"""gRPC server reflection, v1alpha (part of grpcio) and v1 (which tools try first)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ SERVICES = (f"{V1ALPHA}.ServerReflection", f"{V1}.ServerReflection")
 
 
 def add_to(server: grpc.aio.Server, services: Iterable[ServiceDescriptor]) -> None:
-    """Lets clients ask `server` for the descriptors of its services and of reflection itself."""
+    """Serves the descriptors of the services of `server` and of reflection."""
     described = tuple(services)
     names = (*(service.full_name for service in described), *SERVICES)
     servicer = reflection.aio.ReflectionServicer(names, pool=_pool(described))

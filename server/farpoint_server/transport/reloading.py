@@ -13,7 +13,7 @@ log = structlog.get_logger("farpoint.files")
 
 
 class ReloadedFiles(Generic[T]):
-    """The last good content of some files; for any thread.
+    """The last valid content of some files; thread-safe.
 
     Args:
         paths: The files. Where one is a link, a change of its target counts.

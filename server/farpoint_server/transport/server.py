@@ -1,4 +1,4 @@
-"""The gRPC servers of a process, public and administrative, and the addresses they listen on."""
+"""The gRPC servers of a process, public and administrative, and their addresses."""
 
 import socket
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ log = structlog.get_logger("farpoint")
 
 
 class Addresses(NamedTuple):
-    """The bound addresses, with the ports that were taken."""
+    """The bound addresses, with their real ports."""
 
     public: Sequence[str]
     admin: Sequence[str]
@@ -88,7 +88,7 @@ class GrpcServers:
         return Addresses(public, [self._bind(self.admin, "--admin-listen", a) for a in admin])
 
     async def start(self) -> None:
-        """Begins to accept connections."""
+        """Starts to accept connections."""
         if (missing := self._settings.unguarded()) is not None:
             log.warning("listening beyond loopback without TLS or tokens", **missing)
         for server in self._servers:
@@ -122,7 +122,7 @@ class GrpcServers:
 
 
 def _why_not(address: str) -> str:
-    """Why an address cannot be bound, which gRPC hides: tries it with a plain socket."""
+    """Why an address cannot be bound, found with a plain socket, because gRPC hides it."""
     try:
         if is_unix(address):
             found: list[Any] = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
@@ -140,7 +140,7 @@ def _why_not(address: str) -> str:
 
 
 def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
-    """A gRPC server with our limits, without services and addresses as yet."""
+    """A gRPC server with our limits, without services and addresses."""
     ages = ("max_connection_age", "max_connection_age_grace")
     aged = {name: getattr(settings, f"{name}_s") for name in ages}
     return grpc.aio.server(

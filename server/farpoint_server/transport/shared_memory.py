@@ -1,4 +1,4 @@
-"""Unix socket on which callers hand over shared memory (memfd), each for as long as it is open."""
+"""Unix socket on which callers pass shared memory (memfd), each for as long as it is open."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ PAUSE_S = 0.1
 
 
 class SharedMemoryServer:
-    """Regions and the Unix socket on which they come; without an address there are none.
+    """Regions and the Unix socket on which they arrive; without an address there are none.
 
     One packet with a file descriptor hands a region over and is answered with a SharedMemoryGrant.
     Any further event of the connection, usually its end, takes the region back. Each connection has
@@ -52,7 +52,7 @@ class SharedMemoryServer:
         self._connections: set[socket.socket] = set()
 
     def start(self) -> None:
-        """Begins to take regions.
+        """Starts to accept regions.
 
         Raises:
             StartError: the address cannot be bound, or this system has no such memory.
@@ -63,7 +63,7 @@ class SharedMemoryServer:
             threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def stop(self) -> None:
-        """Ends every connection and removes the socket, unless it is another server's by now."""
+        """Ends every connection and removes the socket, unless another server has replaced it."""
         if self._listening is None:
             return
         listening, self._listening = self._listening, None
@@ -130,7 +130,7 @@ class SharedMemoryServer:
 
 
 def listen(path: str) -> socket.socket:
-    """A listening socket; one that a killed server has left behind is replaced.
+    """A listening socket; replaces one that a killed server left behind.
 
     Raises:
         StartError: the path is in use or not allowed.

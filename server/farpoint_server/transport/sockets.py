@@ -1,4 +1,4 @@
-"""Unix socket paths that other servers may listen on, and why an address cannot be bound."""
+"""Sockets: paths that other servers may listen on, connections by the names of their peers."""
 
 import errno
 import fcntl
@@ -7,12 +7,16 @@ import socket
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from urllib.parse import quote, unquote
+
+DESCRIPTORS = "/proc/self/fd"
 
 
 @contextmanager
 def claim_unix(path: str) -> Iterator[None]:
-    """Within it the path can be bound: what a killed server left behind is removed.
+    """A block in which the path can be bound; removes what a killed server left behind.
 
     A lock on the folder lets servers that start together bind one after the other: a socket that is
     bound and not yet listening looks like such a leftover.
@@ -31,14 +35,14 @@ def claim_unix(path: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why an address cannot be bound, in the system's words, without Python's additions."""
+    """Why an address cannot be bound, in the words of the system."""
     text = getattr(error, "strerror", None) or str(error)
     return text.partition(" (while attempting")[0]
 
 
 @contextmanager
 def locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    """Holds the lock of a folder, which the kernel ends with the process.
+    """Holds the lock of a folder, which the kernel releases with the process.
 
     Args:
         folder: It must not be a link.
@@ -65,3 +69,48 @@ def _remove_stale(path: str) -> None:
         except OSError:  # of a listener of another kind, or with a full queue
             pass
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def close_connection(peer: str) -> bool:
+    """Shuts down the connection of `context.peer()`; whether it was found.
+
+    Connections of unix sockets have no names, and only Linux lists descriptors: there it is False.
+    """
+    if not os.path.isdir(DESCRIPTORS):
+        return False
+    return any(_close_if(int(name), unquote(peer)) for name in os.listdir(DESCRIPTORS))
+
+
+def _close_if(descriptor: int, peer: str) -> bool:
+    """Shuts down a descriptor if it is a connection to the peer.
+
+    It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
+    """
+    try:
+        duplicate = os.dup(descriptor)
+    except OSError:  # closed by now
+        return False
+    try:
+        connection = socket.socket(fileno=duplicate)
+    except OSError:  # not a socket
+        os.close(duplicate)
+        return False
+    with connection, suppress(OSError):  # not connected
+        is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
+        if is_tcp and unquote(peer_name(*connection.getpeername()[:2])) == peer:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
+
+
+def peer_name(host: str, port: int) -> str:
+    """A peer in gRPC's form, so that a caller is the same on every port."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"{host}:{port}"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return f"ipv6:{quote(f'[{host}]', safe=':')}:{port}"
+        host = str(address.ipv4_mapped)
+    return f"ipv4:{host}:{port}"

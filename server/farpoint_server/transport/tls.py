@@ -36,7 +36,7 @@ class TlsFiles:
             raise StartError(str(error)) from error
 
     def make_credentials(self) -> grpc.ServerCredentials:
-        """New credentials, for one port alone.
+        """New credentials for one port.
 
         Each handshake looks whether a file has changed. Connections that are up stay as they are.
         gRPC gives the certificates that credentials begin with to the first port that they are
@@ -45,7 +45,7 @@ class TlsFiles:
         given = self._files.get().grpc
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Called by gRPC at each handshake, one at a time; None for no change."""
+            """Called by gRPC at each handshake, one at a time; None if nothing changed."""
             nonlocal given
             former, given = given, self._files.get().grpc
             return None if given is former else given
@@ -57,7 +57,7 @@ class TlsFiles:
         )
 
     def http_context(self) -> ssl.SSLContext:
-        """The context of a new connection of HTTP; another one once a file has changed.
+        """The context of a new HTTP connection; a new one after a file has changed.
 
         A client certificate is asked for, and one that is shown must be good; that there is one is
         for the application to check, since probes of health have none.
@@ -66,7 +66,7 @@ class TlsFiles:
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
-    """Those of the settings; None where the settings ask for no TLS.
+    """The files of the settings; None without TLS.
 
     Raises:
         StartError: as `TlsFiles`.
@@ -91,7 +91,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 
 def _make_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """Raises ValueError, where gRPC would only log later that no handshake succeeds."""
+    """Raises ValueError for invalid files; gRPC would only log failed handshakes later."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     flags = f"--tls-certificate {certificate}, --tls-key {key}"

@@ -51,7 +51,7 @@ class TokenFile:
             raise StartError(f"--tokens-file {path}: {reason_of(error)}") from error
 
     def find(self, shown: str) -> Token | None:
-        """The token that a caller shows, in a time that does not depend on which it is."""
+        """The token of a caller, in a time that does not depend on which one it is."""
         digest = _digest(shown)
         found = None
         for token in self._tokens.get():
@@ -60,18 +60,18 @@ class TokenFile:
         return found
 
     def refresh(self) -> None:
-        """Looks at the file without a caller, so that its warnings come in time."""
+        """Reads the file without a caller, so that its warnings come in time."""
         self._tokens.get()
 
     def allows(self, former: Token, scope: str) -> bool:
-        """Whether a token that was found before is still in the file, with the scope."""
+        """Whether a token is still in the file with the scope."""
         return any(
             token.digest == former.digest and scope in token.scopes for token in self._tokens.get()
         )
 
 
 def parse_tokens(text: str) -> Sequence[Token]:
-    """Tokens of a file's text; raises ValueError with the number of the first wrong line.
+    """Tokens of a file's text; raises ValueError with the number of the first invalid line.
 
     No message quotes a token: it would end in the log.
     """
@@ -81,7 +81,7 @@ def parse_tokens(text: str) -> Sequence[Token]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 3 or words[0] in tokens:
-            raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a name of its own")
+            raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a unique name")
         scopes = frozenset(words[1].split(","))
         if not scopes <= SCOPES:
             raise ValueError(f"line {number}: expected scopes of {', '.join(sorted(SCOPES))}")

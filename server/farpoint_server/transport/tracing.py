@@ -62,12 +62,12 @@ class Tracing:
         span.end()
 
     def stop(self) -> None:
-        """Sends waiting spans; a collector that does not answer is not waited for long."""
+        """Sends waiting spans, with a short timeout."""
         self._provider.force_flush(SHUTDOWN_MS)
 
 
 def export_to(endpoint: str) -> "TracerProvider":
-    """A provider of spans that are sent to a collector which takes OTLP over gRPC.
+    """A provider that sends spans to a collector by OTLP over gRPC.
 
     Raises:
         StartError: OpenTelemetry is not installed.

@@ -150,7 +150,7 @@ def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin
     for call in (stock.load_model, stock.unload_model):
         status, text = refusal(lambda call=call: call(SHIPPED))
         assert status == "StatusCode.UNIMPLEMENTED"
-        assert text.endswith("is answered at the addresses of --admin-listen alone")
+        assert text.endswith("is served only at the addresses of --admin-listen")
     admin.unload_model(SHIPPED)
     try:
         assert states() == {"fps": "READY", SHIPPED: "UNAVAILABLE"}
@@ -185,7 +185,9 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
 
 def test_an_administrator_at_the_public_port_learns_where_to_go(client):
     for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
-        with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen alone"):
+        with pytest.raises(
+            farpoint.UnimplementedError, match="only at the addresses of --admin-listen"
+        ):
             call()
 
 
@@ -196,7 +198,7 @@ def test_what_is_not_there_says_so(stock):
         (stock.get_log_settings, "LogSettings"),
         (lambda: stock.update_log_settings({"log_verbose_level": 1}), "LogSettings"),
         (lambda: stock.register_cuda_shared_memory("x", b"aGFuZGxl", 0, 8), "CudaShared"),
-        (stock.unregister_cuda_shared_memory, "CudaSharedMemoryUnregister: tensors come"),
+        (stock.unregister_cuda_shared_memory, "CudaSharedMemoryUnregister: send tensors"),
         (lambda: stock.register_system_shared_memory("x", "/x", 8), "SystemSharedMemoryRegister"),
         (stock.get_system_shared_memory_status, "SystemSharedMemoryStatus"),
         (stock.unregister_system_shared_memory, "SystemSharedMemoryUnregister"),

@@ -17,9 +17,8 @@ from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
 
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.engine import NICENESS, Engine, EngineThread, background_threads
 from farpoint_server.engine.sample import SampleBatch, SampleWork
-from farpoint_server.engine.thread import NICENESS, EngineThread, background_threads
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds

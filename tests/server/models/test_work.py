@@ -11,8 +11,7 @@ from torch import Tensor
 
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.thread import FEW_CORES_NS
+from farpoint_server.engine.engine import FEW_CORES_NS, Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import ModelInput
 from farpoint_server.errors import InvalidRequestError, OverloadedError

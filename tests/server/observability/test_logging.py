@@ -45,7 +45,7 @@ def lines(monkeypatch):
 async def test_a_line_has_what_the_event_and_the_request_at_hand_say(lines):
     configure, read = lines
     configure(log_format="json")
-    request_context.begin(lambda *_: None, **FIELDS)
+    request_context.begin(lambda *_: None, "unix:", **FIELDS)
     structlog.get_logger().info(**ENDED)
     structlog.get_logger().warning("late", points=6)
     served, late = (json.loads(line) for line in read())

@@ -7,7 +7,8 @@ import pytest
 from farpoint_server import request_context
 from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
 from farpoint_server.observability.metrics import reason_of
-from farpoint_server.scheduling.admission import Admission, CallSlots
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.limits import CallSlots
 
 
 def make(**bounds) -> Admission:

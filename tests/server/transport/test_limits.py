@@ -14,19 +14,20 @@ from structlog.testing import capture_logs
 from tests.support.rpc import CallContext
 
 from farpoint_server.errors import DrainingError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission, CallSlots
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport import limits as module
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
     WATCHES,
     CallLimits,
+    CallSlots,
     InFlight,
     OpenCall,
     Outgoing,
     RefusalLog,
-    close_connection,
 )
+from farpoint_server.transport.sockets import close_connection
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
@@ -244,5 +245,5 @@ def test_the_connection_of_a_peer_is_closed_and_no_other(family, host, called, p
 
 
 def test_where_descriptors_are_not_listed_none_is_found(monkeypatch, tmp_path):
-    monkeypatch.setattr("farpoint_server.transport.limits.DESCRIPTORS", tmp_path / "x")
+    monkeypatch.setattr("farpoint_server.transport.sockets.DESCRIPTORS", tmp_path / "x")
     assert not close_connection("ipv4:192.0.2.1:50")

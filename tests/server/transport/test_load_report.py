@@ -5,9 +5,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tests.support.rpc import METHOD, serving
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.interceptor import LOAD_KEY, PERIOD_S, LoadReport, RequestInterceptor
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.load_report import KEY, PERIOD_S, LoadReport
 
 # Of xds/data/orca/v3/orca_load_report.proto, as published.
 FIELDS = {"cpu_utilization": 1, "rps_fractional": 6, "eps": 7, "application_utilization": 9}
@@ -41,7 +40,7 @@ class Machine:
             self.load.count()
         self.now += seconds
         ((key, packed),) = self.load.count()
-        assert key == KEY
+        assert key == LOAD_KEY
         return orca(packed)
 
 
@@ -98,7 +97,7 @@ async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_cou
         for machine.now in (0.2, 0.4, 1.0, 1.1):
             await channel.unary_unary(METHOD)(b"hello").code()
     # gRPC's clients keep the trailer to themselves.
-    first, *_, due, last = [dict(context.trailing_metadata()).get(KEY) for context in contexts]
+    first, *_, due, last = [dict(context.trailing_metadata()).get(LOAD_KEY) for context in contexts]
     assert first is None
     assert last is due
     said = orca(due)

@@ -14,8 +14,7 @@ from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.receive import TIMEOUT_S, TURN_S, FairSemaphore, Receiver
+from farpoint_server.transport.limits import RECEIVE_S, TURN_S, FairSemaphore, InFlight, Receiver
 
 
 class Sender:
@@ -95,7 +94,7 @@ async def test_a_message_that_takes_too_long_is_refused(clock):
     turns, sender = Receiver(1), Sender()
     task = start(turns, sender)
     await within_30_s(sender.begun.wait())
-    for seconds in (TIMEOUT_S - 0.1, 0.1):
+    for seconds in (RECEIVE_S - 0.1, 0.1):
         assert not task.done()
         clock.s += seconds
         turns.look()

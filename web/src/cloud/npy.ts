@@ -55,7 +55,7 @@ function plain(
     offset: k * size,
   }));
   if (!fortran) return readColumns(body, count, columns * size, fields, little);
-  if (body.byteLength < count * columns * size) throw new FileError("The file is cut short.");
+  if (body.byteLength < count * columns * size) throw new FileError("The file is truncated.");
   const view = new DataView(body.buffer, body.byteOffset, body.byteLength);
   const get = getter(type, little);
   return new Map(

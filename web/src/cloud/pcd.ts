@@ -104,11 +104,11 @@ function readBinary(header: Header): Map<string, Values> {
 /** Fields lie one after the other, each for all points. */
 function readCompressed(name: string, header: Header): Map<string, Values> {
   const view = new DataView(header.body.buffer, header.body.byteOffset, header.body.byteLength);
-  if (header.body.byteLength < 8) throw new FileError(`${name} is cut short.`);
+  if (header.body.byteLength < 8) throw new FileError(`${name} is truncated.`);
   const [packed, unpacked] = [view.getUint32(0, true), view.getUint32(4, true)];
   const { stride } = layout(header);
   if (unpacked < stride * header.count || header.body.byteLength < 8 + packed)
-    throw new FileError(`${name} is cut short.`);
+    throw new FileError(`${name} is truncated.`);
   const bytes = unpackLzf(header.body.subarray(8, 8 + packed), unpacked);
   const columns = new Map<string, Values>();
   let start = 0;
@@ -143,9 +143,9 @@ function unpackLzf(packed: Uint8Array, size: number): Uint8Array {
     if (length === 7) length += packed[from++]!;
     let source = to - ((control & 31) << 8) - packed[from++]! - 1;
     if (source < 0 || to + length + 2 > size)
-      throw new FileError("The file is damaged: its compressed part does not unpack.");
+      throw new FileError("The file is damaged: its compressed data is invalid.");
     for (let k = 0; k < length + 2; k++) out[to++] = out[source++]!;
   }
-  if (to !== size) throw new FileError("The file is damaged: its compressed part does not unpack.");
+  if (to !== size) throw new FileError("The file is damaged: its compressed data is invalid.");
   return out;
 }

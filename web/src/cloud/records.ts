@@ -65,7 +65,7 @@ export function readColumns(
 ): Map<string, Values> {
   if (bytes.byteLength < count * stride) {
     const whole = Math.floor(bytes.byteLength / Math.max(stride, 1));
-    throw new FileError(`The file is cut short: it names ${count} points and has ${whole}.`);
+    throw new FileError(`The file is truncated: it announces ${count} points and has ${whole}.`);
   }
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const columns = new Map<string, Values>();

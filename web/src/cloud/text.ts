@@ -19,7 +19,7 @@ export function numbersOf(
     row++;
   }
   if (row < count)
-    throw new FileError(`The file is cut short: it names ${count} points and has ${row}.`);
+    throw new FileError(`The file is truncated: it announces ${count} points and has ${row}.`);
   return new Map(names.map((name, k) => [name, columns[k]!]));
 }
 

@@ -13,7 +13,7 @@ export function startDownloads(): void {
   right.shown.follow((now) => {
     for (const button of buttons) {
       button.disabled = !now;
-      button.title = now ? "" : "Waits for a sample";
+      button.title = now ? "" : "No sample yet";
     }
   });
   startLink();
@@ -39,7 +39,7 @@ function startLink(): void {
     try {
       await navigator.clipboard.writeText(address);
       const isFile = settings.cloud.value !== STREET;
-      button.textContent = isFile ? "Copied; the file itself is not in it" : "Copied";
+      button.textContent = isFile ? "Copied; the link does not contain the file" : "Copied";
     } catch {
       // Only secure pages may write to the clipboard.
       button.textContent = "The link is in the address bar";

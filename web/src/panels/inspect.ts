@@ -23,7 +23,7 @@ export function startInspect(): void {
 
 function describe(): string {
   const [sample, now, found] = [picked.value, right.shown.value, right.nearest.value];
-  if (!now) return "Waits for a sample.";
+  if (!now) return "No sample yet.";
   if (sample === undefined) return "Click one in the picture to see the points nearest to it.";
   if (!found) return "…";
   let [points, reach] = [0, 0];

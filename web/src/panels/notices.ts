@@ -42,7 +42,7 @@ function showLink(): void {
     connecting: "Connecting …",
     online: devices?.join(", ") || "Connected",
     offline: "The server does not answer",
-    locked: "The server wants a token",
+    locked: "The server requires a token",
   }[link.value];
 }
 

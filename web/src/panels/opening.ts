@@ -38,7 +38,7 @@ function startDropping(): void {
     count(-inside);
     const [first] = event.dataTransfer?.files ?? [];
     if (first) void chooseFile(first);
-    else problem.set("What was dropped is no file.");
+    else problem.set("Only a file can be dropped here.");
   });
 }
 

@@ -32,7 +32,7 @@ function showCurve(curve: Curve): void {
   const radii = now?.sample.radii;
   const m = now?.rows.length ?? 1;
   element("curve-hint", "p").textContent =
-    now && !radii ? "Voxels and random rows come without covering radii." : "";
+    now && !radii ? "Voxel grids and random rows have no covering radius." : "";
   const at = (samples: number): string => measure(radii?.[samples - 1] ?? NaN);
   const label = radii
     ? `Covering radius over the number of samples, falling from ${at(1)} at 1 to ${at(radii.length)} at ${count(radii.length)}; at ${count(m)} it is ${at(m)}`

@@ -88,7 +88,7 @@ function failure(status: number, response: ArrayBuffer): CallError {
     // A proxy's own page, not an answer of the server.
   }
   return status === 413
-    ? new CallError("resource_exhausted", "The cloud is larger than this server takes in a call.")
+    ? new CallError("resource_exhausted", "The cloud is larger than this server accepts.")
     : new CallError("unknown", `The server answered with HTTP status ${status}.`);
 }
 

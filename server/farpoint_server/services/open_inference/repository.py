@@ -1,4 +1,4 @@
-"""The models as Triton's model repository: found, described, listed, loaded and unloaded."""
+"""The models as Triton's model repository: lookup, metadata, list, load and unload."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ PLATFORM = "farpoint"
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """The model `fps`, which is always there, and the models of the registry."""
+    """The built-in model `fps` and the models of the registry."""
 
     registry: Registry
     devices: Sequence[torch.device]
@@ -32,7 +32,7 @@ class ModelRepository:
 
     @property
     def names(self) -> list[str]:
-        """Of the models that are ready."""
+        """Names of the loaded models."""
         return [fps.NAME, *(model.name for model in self.registry.models)]
 
     def find(self, name: str, version: str) -> LoadedModel | None:
@@ -46,7 +46,7 @@ class ModelRepository:
         return None if name == fps.NAME else self.registry.get(name)
 
     def is_ready(self, name: str, version: str) -> bool:
-        """Whether a model takes requests; one that is not there does not."""
+        """Whether a model is loaded."""
         return name in self.names and version in ("", VERSION) and self.is_serving()
 
     def metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
@@ -67,7 +67,7 @@ class ModelRepository:
         return model_config(self.metadata(name, version), optional, self.devices)
 
     def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
-        """Every model that is loaded, or was, or can be without a path."""
+        """Every model that is loaded, was loaded, or can be loaded without a path."""
         _check_repository(request.repository_name)
         response = pb.RepositoryIndexResponse()
         ready = self.names if self.is_serving() else []
@@ -80,7 +80,7 @@ class ModelRepository:
         return response
 
     async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
-        """Loads a model, or loads it anew: from the path in its configuration, or as before.
+        """Loads or reloads a model from the path in its configuration, or from its previous path.
 
         Raises:
             NotFoundError: there is neither.

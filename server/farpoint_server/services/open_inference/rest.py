@@ -57,7 +57,7 @@ def routes(exchange: Exchange) -> Sequence[BaseRoute]:
 
 
 class _Endpoint:
-    """ASGI application of one path, which stands for a method."""
+    """ASGI application of the path of one method."""
 
     def __init__(self, exchange: Exchange, method: str) -> None:
         self._exchange = exchange

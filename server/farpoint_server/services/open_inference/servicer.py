@@ -42,7 +42,7 @@ UNSUPPORTED = {
     "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
     "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
     **{
-        f"{kind}SharedMemory{method}": "tensors come in the message; this server maps no memory"
+        f"{kind}SharedMemory{method}": "send tensors in the message: only farpoint.v1 shares memory"
         for kind in ("System", "Cuda")
         for method in ("Status", "Register", "Unregister")
     },
@@ -55,7 +55,7 @@ FINAL = "triton_final_response"
 
 @dataclass(frozen=True)
 class OpenInferenceServicer:
-    """Serves the models of its repository, and describes them."""
+    """Serves the models of its repository and their metadata."""
 
     pipeline: Pipeline
     model_limits: RequestLimits
@@ -111,7 +111,7 @@ class OpenInferenceServicer:
         return await self.pipeline.run(call, timeout_s)
 
     def inference(self) -> Methods:
-        """Handlers that run models; they read messages themselves, when there is headroom."""
+        """Handlers that run models; they read messages when there is headroom."""
         methods: dict[str, Handler] = {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
@@ -150,7 +150,7 @@ class OpenInferenceServicer:
 
 
 class InferStream(OrderedStream):
-    """The state of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
+    """State of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
 
     def __init__(self, context: Context, servicer: OpenInferenceServicer) -> None:
         super().__init__(context, servicer.outgoing, servicer.idle_s)
@@ -159,7 +159,7 @@ class InferStream(OrderedStream):
         self._fails_with_status = metadata.get(STATUS_KEY) == "true"
 
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
-        """The ModelStreamInferResponse to one request; what fails fails it alone."""
+        """The ModelStreamInferResponse to one request; an error fails only this request."""
         request_context.fork(request_index=index)
         message: InferMessage | None = None
         try:
@@ -188,7 +188,7 @@ class InferStream(OrderedStream):
 
 
 def _least_timeout(request: pb.ModelInferRequest, timeout_s: float | None) -> float | None:
-    """The time of the call, or that of Triton's parameter, in microseconds, if it is less."""
+    """The timeout of the call or Triton's parameter in microseconds, whichever is less."""
     if TIMEOUT not in request.parameters:
         return timeout_s
     value = request.parameters[TIMEOUT]

@@ -53,7 +53,7 @@ class Body:
         self.ended = asyncio.Event()
 
     async def read(self, convert: Callable[[bytes], bytes] | None, max_bytes: int) -> bytes:
-        """All of it, as `convert` makes it.
+        """The whole body, converted by `convert`.
 
         Raises:
             OverloadedError: the server has no memory for it.
@@ -72,7 +72,7 @@ class Body:
             return await self.run(convert, raw)
 
     async def run(self, convert: Callable[[bytes], T], raw: bytes) -> T:
-        """The result of a function of some bytes, on another thread if they are many."""
+        """Applies a function to bytes, on another thread if they are many."""
         if len(raw) <= INLINE_BYTES:
             return convert(raw)
         loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 @dataclass
 class CallDetails:
-    """A call for interceptors, as grpc.HandlerCallDetails."""
+    """The method and metadata of a call, like grpc.HandlerCallDetails."""
 
     method: str
     invocation_metadata: Metadata
@@ -59,7 +59,7 @@ class HttpContext:
         self.deserialize: Callable[[bytes], Any] | None = None
 
     async def read(self) -> Any:
-        """The message at the first call, and EOF from then on."""
+        """The message at the first call, then EOF."""
         if self._receive is None:
             return grpc.aio.EOF
         receive, self._receive = self._receive, None
@@ -69,12 +69,12 @@ class HttpContext:
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
     ) -> NoReturn:
-        """Ends the call with a status."""
+        """Aborts the call with a status."""
         self._code, self.message, self.trailers = code, details, trailing_metadata
         raise grpc.aio.AbortError(code, details)
 
     async def send_initial_metadata(self, _: Metadata) -> None:
-        """Headers are sent with the answer."""
+        """Does nothing: headers are sent with the answer."""
 
     def set_trailing_metadata(self, trailing_metadata: Metadata) -> None:
         """Sets metadata of the answer."""
@@ -105,18 +105,18 @@ class HttpContext:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Has a function called when the answer is sent or dropped."""
+        """Registers a function to call when the answer is sent or dropped."""
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """The answer is sent or dropped."""
+        """Calls these functions: the answer is sent or dropped."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
 
 
 class HandlerRegistry(Protocol):
-    """A grpc.aio.Server, or a stand-in, where servicers register their methods."""
+    """Interface of a grpc.aio.Server on which servicers register methods."""
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None: ...
 
@@ -128,13 +128,13 @@ class Registries:
         self._registries = registries
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
-        """As grpc.aio.Server."""
+        """Like grpc.aio.Server."""
         for registry in self._registries:
             registry.add_generic_rpc_handlers(generic_rpc_handlers)
 
 
 class UnaryCalls:
-    """Runs single calls of registered methods, each in a task of its own.
+    """Runs calls of registered methods, each in its own task.
 
     Args:
         interceptor: That of the gRPC servers.
@@ -145,11 +145,11 @@ class UnaryCalls:
         self._handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
-        """As grpc.aio.Server."""
+        """Like grpc.aio.Server."""
         self._handlers.extend(generic_rpc_handlers)
 
     def start(self, method: str, context: HttpContext, protocol: str) -> "asyncio.Task[bytes]":
-        """Begins a call of "/package.Service/Method", which must be registered.
+        """Starts a call of the registered "/package.Service/Method".
 
         The task is the call for logs, metrics and limits: to cancel it is what gRPC does when a
         caller leaves. It returns the serialized answer, nothing for a method that writes its

@@ -25,18 +25,18 @@ Code = grpc.StatusCode
 
 
 class ProtoForm:
-    """Messages as they are in gRPC."""
+    """Binary messages, as in gRPC."""
 
     protocol = "connect"
     max_bytes = NO_BOUND
     read: Callable[[bytes], bytes] | None = None
 
     def write(self, raw: bytes) -> Answer:
-        """As Form."""
+        """See Form."""
         return Answer(200, (("content-type", PROTO),), raw)
 
     def refuse(self, status: status_pb2.Status) -> Answer:
-        """As Form."""
+        """See Form."""
         return refuse(status)
 
 
@@ -51,12 +51,12 @@ class JsonForm(ProtoForm):
         self.read = partial(json_form.read_json, kind=asked, clouds=clouds)
 
     def write(self, raw: bytes) -> Answer:
-        """As Form."""
+        """See Form."""
         return Answer(200, (("content-type", JSON),), json_form.write_json(raw, self._answered))
 
 
 class ConnectApp:
-    """ASGI application of the paths "/package.Service/Method" of services that are registered."""
+    """ASGI application of the paths "/package.Service/Method" of registered services."""
 
     def __init__(self, exchange: Exchange, services: Iterable[ServiceDescriptor]) -> None:
         self._methods: Mapping[str, MethodDescriptor] = {
@@ -79,7 +79,7 @@ class ConnectApp:
         await self._exchange.run(scope, receive, send, path, form, timeout_s)
 
     def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
-        """Why a request is not one of a call; None if it is."""
+        """Why a request is not a valid call; None if it is."""
         method = self._methods.get(path)
         if method is None or not self._exchange.calls.has(path):
             return error(Code.UNIMPLEMENTED, f"no method {quoted(path)}", status=404)
@@ -105,7 +105,7 @@ class ConnectApp:
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
-    """The media type; of parameters only JSON's charset is known, and only one."""
+    """The media type without a charset; other parameters make it unknown."""
     kind, _, parameter = headers.get("content-type", "").lower().partition(";")
     if kind.strip() == JSON and parameter.strip() in ("", "charset=utf-8"):
         return JSON

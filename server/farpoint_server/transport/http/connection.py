@@ -30,7 +30,7 @@ FRAMING = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:([^\r\n]*)", 
 
 
 class BoundedConnection(H11Protocol):
-    """A connection of uvicorn's that is one of a number and keeps to time limits.
+    """A uvicorn connection with limits of number and time.
 
     At the bound another connection is closed for a new one, see `_make_room`; where none can be,
     the new one gets 503. A connection counts before its handshake of TLS.
@@ -112,7 +112,7 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
 
     def close_if_late(self, now: float) -> None:
-        """Closes the connection if the peer takes too long with its part."""
+        """Closes the connection if the peer exceeds its time limit."""
         allowed_s = self._allowance_s()
         if allowed_s != self._allowed_s:
             self._allowed_s, self._since, self._moved = allowed_s, now, 0
@@ -142,7 +142,7 @@ class BoundedConnection(H11Protocol):
             self.data_received(early)
 
     def _make_room(self) -> bool:
-        """Closes the oldest connection that awaits a request, so that silent peers block no one.
+        """Closes the oldest connection without a request, so that silent peers do not block others.
 
         Without one, the oldest that waits for its peer: at once if the peer's address holds more
         than half of all connections and the new one is of another address, else if it is late by
@@ -175,7 +175,7 @@ class BoundedConnection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _allowance_s(self) -> float | None:
-        """Seconds for the peer's part; None while the application is at work."""
+        """Seconds that the peer has; None while the application works."""
         if self._awaits_request():
             return HEADER_TIMEOUT_S
         is_sending = self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused
@@ -183,7 +183,7 @@ class BoundedConnection(H11Protocol):
 
 
 class _StrictParser(h11.Connection):
-    """A parser of at most `left` events, which refuses ambiguous requests.
+    """A parser of at most `left` events that refuses ambiguous requests.
 
     `left` is negative once there would be more.
 
@@ -214,7 +214,7 @@ class _StrictParser(h11.Connection):
 
 
 def _check_head(data: bytes) -> None:
-    """Refuses a request whose end two readers could see in two places (RFC 9112, 6.1)."""
+    """Refuses a request with an ambiguous end (RFC 9112, 6.1)."""
     head, end, _ = data.partition(b"\r\n\r\n")
     framing = FRAMING.findall(head)
     if not end or AMBIGUOUS.search(head) or len(framing) > 1 or any(b"," in v for _, v in framing):

@@ -16,7 +16,7 @@ from farpoint_server.errors import ServiceError, quoted, status_of
 from farpoint_server.transport.http.body import Body, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
-from farpoint_server.transport.limits import peer_name
+from farpoint_server.transport.sockets import peer_name
 
 # Given to the socket at a time; more waits until the peer has read most of it.
 PIECE_BYTES = 1 << 16
@@ -27,7 +27,7 @@ log = structlog.get_logger("farpoint.rpc")
 
 
 class Answer(NamedTuple):
-    """A response of HTTP."""
+    """An HTTP response."""
 
     status: int
     headers: HeaderList
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Form(Protocol):
-    """Messages of calls and their answers as HTTP; `protocol` is for the log.
+    """HTTP form of messages and answers; `protocol` is for the log.
 
     `max_bytes` of a body counts where it is below the server's limit.
     """
@@ -45,7 +45,7 @@ class Form(Protocol):
 
     @property
     def read(self) -> Callable[[bytes], bytes] | None:
-        """The serialized message of a body; None if it is one. Raises InvalidRequestError."""
+        """The serialized message of a body; None if the body is one. Raises InvalidRequestError."""
 
     def write(self, raw: bytes) -> Answer:
         """The answer with a serialized message."""
@@ -96,7 +96,7 @@ class Exchange:
             context.close()
 
     def _check(self, scope: Scope) -> status_pb2.Status | None:
-        """Why a request is not begun; None if it is."""
+        """Why a request is refused; None if it is not."""
         if self._needs_certificate and not scope["state"].get("has_certificate"):
             text = "expected a client certificate, got none"
             return _status(grpc.StatusCode.UNAUTHENTICATED, text)
@@ -145,7 +145,7 @@ class Exchange:
 
 
 async def send_all(send: Send, answer: Answer, more_headers: HeaderList = ()) -> None:
-    """Sends an answer; returns when the connection has taken it, or is gone."""
+    """Sends an answer; returns when the connection has accepted it or is closed."""
     headers = [*answer.headers, *more_headers]
     if answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append(("content-length", str(len(answer.body))))

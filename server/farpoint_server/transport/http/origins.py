@@ -1,4 +1,4 @@
-"""ASGI middleware against foreign web pages: CORS, and checks of the Host and the Origin."""
+"""ASGI middleware against other web pages: CORS, and checks of Host and Origin."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -39,7 +39,7 @@ def guard(app: ASGIApp, address: str, origins: Sequence[str]) -> ASGIApp:
 
 
 class PageCheck:
-    """Refuses requests that a foreign page had a browser send.
+    """Refuses requests that a browser sent for another web page.
 
     A POST from another origin is one: CORS alone would keep the page from reading the answer but
     not from having the work done. On loopback so is a request for a name that is not of this
@@ -71,7 +71,7 @@ class PageCheck:
         return True
 
     def _may_call(self, origin: str | None, host: str) -> bool:
-        """Programs send no origin, and the server's own page that of the host it asked."""
+        """Whether an origin is allowed; programs send none, the server's page that of the host."""
         if origin is None or origin.lower() in self._origins:
             return True
         return origin.lower().partition("://")[2] == host.lower()
@@ -83,7 +83,7 @@ async def _refuse(send: Send, status: int, why: str) -> None:
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port, in lower case; empty for what is none."""
+    """A Host header without its port, in lower case; empty if invalid."""
     try:
         parts = urlsplit(f"//{host}")
         return "" if parts.netloc != host or "@" in host else parts.hostname or ""

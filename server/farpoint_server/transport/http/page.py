@@ -1,4 +1,4 @@
-"""Files of the page, from the package: headers that bound what it may do, ETags, gzip."""
+"""Files of the page, from the package, with security headers, ETags and gzip."""
 
 import asyncio
 import gzip
@@ -52,7 +52,7 @@ class PageFile(NamedTuple):
 
 
 class PageApp:
-    """ASGI application of the files of a folder; there is nothing else that a path could reach.
+    """ASGI application of the files of a folder; paths reach nothing else.
 
     Args:
         folder: Where they are. Without it every path is 404.

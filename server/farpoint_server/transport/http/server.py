@@ -31,7 +31,7 @@ STOP_S = 1.0
 
 
 class HttpServer:
-    """Serves an ASGI application on the event loop at hand.
+    """Serves an ASGI application on the running event loop.
 
     uvicorn's own server is left out: it handles signals and wakes up ten times a second.
 
@@ -74,7 +74,7 @@ class HttpServer:
 
     @property
     def url(self) -> str | None:
-        """For a browser on this machine."""
+        """URL for a browser on this machine."""
         if self.address is None:
             return None
         host, port = split_host_port(self.address)
@@ -83,7 +83,7 @@ class HttpServer:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
     async def start(self, app: ASGIApp) -> None:
-        """Begins to accept connections."""
+        """Starts to accept connections."""
         if self._socket is None:
             return
         config = Config(
@@ -104,7 +104,7 @@ class HttpServer:
         self._sweep = asyncio.create_task(_close_late(self.state))
 
     async def stop(self, grace_s: float = STOP_S) -> None:
-        """Closes the port, waits for answers under way, and closes every connection."""
+        """Closes the port, waits for answers in flight, and closes every connection."""
         if self._server is not None and self._sweep is not None:
             self._server.close()
             self._sweep.cancel()
@@ -150,7 +150,7 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
 
 
 class HttpPort(HttpServer):
-    """Answers `http_listen` as the gRPC servers do, under the same limits.
+    """Serves `http_listen` under the same limits as the gRPC servers.
 
     Args:
         settings: The server's.
@@ -182,7 +182,7 @@ class HttpPort(HttpServer):
     async def serve(
         self, routes: Sequence[BaseRoute], services: Iterable[ServiceDescriptor]
     ) -> None:
-        """Begins to answer.
+        """Starts to answer.
 
         Args:
             routes: Of requests that are no RPC.

@@ -42,7 +42,7 @@ DETAILS = {
 def error(
     code: grpc.StatusCode, message: str, *headers: tuple[str, str], status: int | None = None
 ) -> Answer:
-    """The answer to a request that begins no call; `status` of HTTP if it is not the code's."""
+    """The answer to a request without a call; `status` overrides the code's HTTP status."""
     answer = refuse(status_pb2.Status(code=code.value[0], message=message))
     return Answer(status or answer.status, (*answer.headers, *headers), answer.body)
 

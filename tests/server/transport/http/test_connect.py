@@ -28,7 +28,8 @@ from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
 from farpoint_server.transport.http.status import error
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits import InFlight, peer_name
+from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.sockets import peer_name
 
 CHECK = "/grpc.health.v1.Health/Check"
 PROTO, JSON = {"content_type": "application/proto"}, {"content_type": "application/json"}
