@@ -1,4 +1,4 @@
-"""Compile every CUDA kernel for each architecture and check its glue, with no GPU at hand.
+"""Compiles every CUDA kernel for each architecture and checks its glue, without a GPU.
 
 Prints the registers and spills of each kernel, as the Markdown table that the page on performance
 holds, and fails when a farthest point sampling kernel spills or has anything in local memory.

@@ -1,4 +1,4 @@
-"""Print the CUDA device that `make gpu-check` would use, or say what is missing.
+"""Prints the CUDA device that `make gpu-check` would use, or what is missing.
 
 With --kernels: whether the ops that were built hold the CUDA kernels.
 """

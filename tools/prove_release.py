@@ -1,4 +1,4 @@
-"""The demo from the wheels in dist/ alone, in a clean environment: no checkout is on its path.
+"""Runs the demo from the wheels in dist/ in a clean environment, without the checkout.
 
 The first argument is the torch to install, one that the wheel of the ops has a binding for; by
 default the newest that `make wheels` tests.

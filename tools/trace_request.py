@@ -1,4 +1,4 @@
-"""Call tracer: lists the Python files of ours that one Sample call enters, and counts the moves.
+"""Call tracer: lists our Python files that one Sample call enters, and counts the moves.
 
 A server on an event loop in a thread and the synchronous client in the main thread share this
 process and a unix socket. `sys.setprofile` in every thread traces calls of 200,000 float32 points

@@ -1,4 +1,4 @@
-"""Wheel of farpoint-ops for every torch that is supported, proven in clean environments.
+"""Builds the wheel of farpoint-ops for every supported torch and tests it in clean environments.
 
 Makes an environment for each pair of a Python and a torch, builds one wheel with a binding for each
 minor of torch, installs it into each environment and runs the tests of the ops there, against the
@@ -50,7 +50,7 @@ LEFT_OUT = ("tests/ops/cuda", "tests/ops/fps/test_sanitized.py", "tests/ops/test
 
 
 def run(*command: object, log: Path | None = None, **environment: str) -> float:
-    """Runs a command, its output in `log` where there is one; the seconds that it took."""
+    """Runs a command with its output in `log`; returns the seconds."""
     begun = time.monotonic()
     output = log.open("w") if log else None
     env = {**os.environ, "PYTHONPATH": "", **environment}
@@ -168,7 +168,7 @@ def build(tools: Path, environments: list[Environment]) -> tuple[Path, Path]:
 
 
 def check_contents(wheel: Path, environments: list[Environment]) -> None:
-    """Every binding is for a torch that is tested, and the wheel is for every Python."""
+    """Checks that every binding is for a tested torch, and the wheel for every Python."""
     if "-py3-none-" not in wheel.name:
         sys.exit(f"wheels: {wheel.name} is not for every Python")
     with zipfile.ZipFile(wheel) as archive:

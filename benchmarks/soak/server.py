@@ -42,7 +42,7 @@ class Held:
 
 
 def held_by(pids: Iterable[int]) -> Held:
-    """Read from /proc; raises OSError if one is gone."""
+    """Read from /proc; raises OSError if one is gone, KeyError if it has just ended."""
     held = Held(0, 0, 0)
     for pid in pids:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -152,7 +152,7 @@ class SoakServer:
     def look(self) -> None:
         """Notes what the processes hold."""
         if self._is_up.is_set():
-            with suppress(OSError):
+            with suppress(OSError, KeyError):  # of one that has just ended
                 self.life.held.append(held_by((self.life.process.pid, *self.life.pids.values())))
 
     def left(self) -> dict[str, float]:

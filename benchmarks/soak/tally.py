@@ -30,12 +30,14 @@ class Tally:
         counts: By kind and outcome.
         untold: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
+        small_ms: Times of small calls during which no process was stopped, killed or frozen.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.untold: list[tuple[str, str]] = []
         self.details: list[str] = []
+        self.small_ms: list[float] = []
 
     def end(self, kind: str, outcome: str, detail: str = "") -> None:
         """Counts one call."""
@@ -93,6 +95,15 @@ def growth(server: SoakServer) -> str:
     return f"{', '.join(texts)} over {len(held)} s"
 
 
+def latencies(small_ms: list[float]) -> str:
+    """Percentiles of small calls; at least two are needed."""
+    if len(small_ms) < 2:
+        return "too few"
+    percentiles = statistics.quantiles(small_ms, n=100)
+    p50, p99 = percentiles[49], percentiles[98]
+    return f"p50 {p50:.0f} ms, p99 {p99:.0f} ms of {len(small_ms)} small calls without a fault"
+
+
 def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: float) -> str:
     """All results of a run."""
     lines = [
@@ -100,6 +111,7 @@ def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: floa
         f"load      {seconds:.0f} s, {tally.calls} calls ({tally.calls / seconds:.0f}/s)",
         f"survived  {', '.join(f'{count} {name}' for name, count in faults.items())}",
         f"growth    {growth(server)}",
+        f"latency   {latencies(tally.small_ms)}",
         ", ".join(f"{outcome} {tally.total(outcome)}" for outcome in FAILURES),
     ]
     return "\n".join([*lines, *tally.details])

@@ -1,4 +1,4 @@
-"""Argument conversion and checks: per-cloud integers as the compiled ops take them.
+"""Conversion and checks of arguments: per-cloud integers for the compiled ops.
 
 The compiled ops check ranks, sizes and dtypes everywhere, and values on the CPU. What is checked
 here is what they cannot see: Python values, and host values that are about to go to a device.
@@ -15,13 +15,13 @@ Integers = Sequence[int] | Tensor
 
 
 def check_tensor(name: str, value: object) -> None:
-    """An array of another library is a TypeError."""
+    """Raises TypeError for an array of another library."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """`value` as an int; a bool or a float is a TypeError.
+    """Converts `value` to an int; raises TypeError for a bool or a float.
 
     A symbolic size, as torch.compile makes them, passes through.
     """
@@ -33,7 +33,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 
 def to_list(name: str, values: int | Integers) -> list[int]:
-    """The values on the host. Waits for the device when they are a tensor that lives on one."""
+    """The values on the host; a tensor on a device synchronizes."""
     if isinstance(values, Tensor):
         if values.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"{name}: expected int32 or int64, got {values.dtype}")
@@ -52,7 +52,7 @@ def check_count(name: str, values: Sequence[float], clouds: int) -> None:
 
 
 def check_start(start: Sequence[int], sizes: Sequence[int]) -> None:
-    """Each start is a row of its cloud of `sizes[b]` points."""
+    """Raises IndexError unless each start is a row of its cloud of `sizes[b]` points."""
     check_count("start", start, len(sizes))
     for b, (row, size) in enumerate(zip(start, sizes, strict=True)):
         if not 0 <= row < size:

@@ -1,4 +1,4 @@
-"""Ctrl-C during a long op: the kernel asks now and then whether a signal handler has raised.
+"""Ctrl-C during a long op: the kernel polls whether a signal handler has raised.
 
 The op has released the GIL and knows nothing of Python. It calls a C function whose address it was
 given; ctypes takes the GIL for it, and with that Python runs the handlers of signals that came.
@@ -15,7 +15,7 @@ _raised: list[BaseException] = []
 
 
 def _checks() -> Generator[int, None, None]:
-    """1 each time that a handler raised, else 0.
+    """Returns 1 if a signal handler has raised, else 0.
 
     A generator, since handlers run where it resumes, inside the `try`; those of a signal that a
     function is called with run before its first line.
@@ -38,14 +38,14 @@ _check = ctypes.CFUNCTYPE(ctypes.c_int)(_generator.__next__)
 
 
 def install() -> None:
-    """Let long ops on the main thread ask, until Python ends."""
+    """Enables the polling of long ops on the main thread, until Python ends."""
     address = ctypes.cast(_check, ctypes.c_void_p).value
     torch.ops.farpoint._set_interrupt_check(address)
     atexit.register(torch.ops.farpoint._set_interrupt_check, 0)
 
 
 def reraise(error: RuntimeError) -> NoReturn:
-    """The error of an op, or what a signal handler raised meanwhile where that ended it."""
+    """Raises the error of an op, or the exception of the signal handler that ended it."""
     if _raised and "interrupted" in str(error):
         raise _raised.pop() from None
     raise error

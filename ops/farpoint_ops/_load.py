@@ -1,4 +1,4 @@
-"""Load of the compiled ops that fit the installed torch; where that fails, one sentence says why.
+"""Loads the compiled ops for the installed torch; a failure is one sentence with the reason.
 
 lib/ holds the kernels and a thin binding for each minor version of torch, since C++ of one minor
 does not run with another.
@@ -23,14 +23,14 @@ def _remedy() -> str:
 
 
 def _bound_versions() -> list[str]:
-    """The minor versions of torch that there are bindings for, oldest first."""
+    """The minor versions of torch with bindings, oldest first."""
     names = (path.stem.removeprefix(_PREFIX) for path in LIBRARIES.glob(f"{_PREFIX}*.so"))
     minors = [name.split("_") for name in names if not name.endswith("_cuda")]
     return [".".join(minor) for minor in sorted(minors, key=lambda minor: [int(n) for n in minor])]
 
 
 def _binding() -> Path:
-    """The binding for this torch."""
+    """Path of the binding for the installed torch."""
     minor = "_".join(torch.__version__.split(".")[:2])
     binding = LIBRARIES / f"{_PREFIX}{minor}.so"
     if binding.is_file():
@@ -45,7 +45,7 @@ def _binding() -> Path:
 
 
 def load() -> None:
-    """Register the compiled ops with torch, those for CUDA where torch is a build for it.
+    """Registers the compiled ops with torch, with those for CUDA if torch is a CUDA build.
 
     Raises:
         ImportError: There is no binding for this torch, or it does not load.

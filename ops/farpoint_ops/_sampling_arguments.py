@@ -25,7 +25,7 @@ Nonfinite = Literal["last", "reject", "ignore"]
 
 
 def check_nonfinite(policy: str) -> None:
-    """A policy that there is not is a ValueError."""
+    """Raises ValueError for an unknown policy."""
     if policy not in ("last", "reject", "ignore"):
         raise ValueError(f"nonfinite: expected 'last', 'reject' or 'ignore', got {policy!r}")
 
@@ -46,7 +46,7 @@ def dense_starts(
     generator: torch.Generator | None,
     name: str = "xyz",
 ) -> Tensor | None:
-    """Int64 or int32 (B,) on the device of `xyz`; None stands for row 0 everywhere."""
+    """Int64 or int32 (B,) on the device of `xyz`; None for row 0 of every cloud."""
     if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
         return None
     if isinstance(start, Tensor) and start.device == xyz.device:
@@ -67,13 +67,13 @@ def dense_starts(
 
 
 def check_random(start: str) -> None:
-    """The only word that a start can be."""
+    """Raises ValueError for a text other than "random"."""
     if start != "random":
         raise ValueError(f"start: expected 'random' or rows, got {start!r}")
 
 
 def random_starts(sizes: Tensor, generator: torch.Generator | None) -> Tensor:
-    """A row of each cloud of `sizes[b]` points, int64 (B,), all rows equally likely.
+    """A uniformly random row of each cloud of `sizes[b]` points, int64 (B,).
 
     Drawn on the device of the generator, the CPU where there is none: one seed gives the same
     rows whatever device the clouds are on.
@@ -100,7 +100,7 @@ def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
 
 
 def reject_vmap(indices: Tensor) -> None:
-    """A RuntimeError where samples to a radius are mapped over: their lengths differ."""
+    """Raises RuntimeError for samples to a radius under vmap: their lengths differ."""
     if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(indices):
         raise RuntimeError(
             "radius: torch.vmap cannot return a different number of samples for each cloud; give "
@@ -109,7 +109,7 @@ def reject_vmap(indices: Tensor) -> None:
 
 
 def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
-    """Raise `error()` unless all of `holds` is true, which waits for its device.
+    """Raises `error()` unless all of `holds` is true; synchronizes.
 
     A compiled graph cannot raise it and asserts instead, on a GPU when the kernel runs.
     """
@@ -120,7 +120,7 @@ def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
 
 
 def require_finite(picked: Tensor, finite: Callable[[], Tensor], wanted: Tensor) -> None:
-    """The points (B, D) that were sampled last are finite, so that all are; else a ValueError.
+    """Raises ValueError unless the last samples (B, D), and so all samples, are finite.
 
     Args:
         picked: The points.
@@ -140,7 +140,7 @@ def require_finite(picked: Tensor, finite: Callable[[], Tensor], wanted: Tensor)
 
 
 def reject_nonfinite(xyz: Tensor, in_use: Callable[[], Tensor | None]) -> None:
-    """A ValueError for the first row of clouds (..., 3) that is not finite.
+    """Raises ValueError for the first row of clouds (..., 3) that is not finite.
 
     Args:
         xyz: The clouds.
@@ -183,7 +183,7 @@ def ragged_batch(
     start: Start,
     generator: torch.Generator | None,
 ) -> RaggedBatch:
-    """The arguments of `farthest_point_sample_ragged`, checked where that costs no graph break."""
+    """The arguments of `farthest_point_sample_ragged`, checked if that causes no graph break."""
     check_tensor("xyz", xyz)
     if xyz.dim() != 2:
         raise ValueError(f"xyz: expected shape (N, D), got {list(xyz.shape)}")

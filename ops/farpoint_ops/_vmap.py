@@ -12,14 +12,14 @@ Dims = tuple[int | None, ...]
 
 
 def _in_front(argument: object, dim: int | None, size: int) -> Any:
-    """(V, ...) whether the tensor is mapped over or not; what is no tensor stays."""
+    """The tensor as (V, ...), mapped or not; other values are unchanged."""
     if not isinstance(argument, Tensor):
         return argument
     return argument.expand(size, *argument.shape) if dim is None else argument.movedim(dim, 0)
 
 
 def _folded(op: Callable[..., Outputs]) -> Callable[..., tuple[Outputs, int]]:
-    """The rule of an op whose tensors all have the batch in front, and its outputs too."""
+    """The rule of an op with the batch in front in all tensors and outputs."""
 
     def rule(info: Any, in_dims: Dims, *args: object) -> tuple[Outputs, int]:
         size = info.batch_size
@@ -34,7 +34,7 @@ def _folded(op: Callable[..., Outputs]) -> Callable[..., tuple[Outputs, int]]:
 
 
 def _unfolded(output: Tensor, size: int, batch: int) -> Tensor:
-    """(V * B, ...) -> (V, B, ...); an output that was not asked for is empty and flat."""
+    """(V * B, ...) -> (V, B, ...); an output that was not requested is empty and flat."""
     if output.dim() == 1 and output.numel() == 0 and size * batch > 0:
         return output.expand(size, 0)
     return output.view(size, batch, *output.shape[1:])
@@ -88,7 +88,7 @@ def _knn_ragged(info: Any, in_dims: Dims, *args: Any) -> tuple[tuple[Tensor, Ten
 
 
 def register() -> None:
-    """Give torch the rules."""
+    """Registers the rules with torch."""
     for name in (
         "furthest_point_sample",
         "furthest_point_sample_with_distances",

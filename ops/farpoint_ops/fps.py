@@ -386,7 +386,7 @@ def farthest_point_sample_with_distances(
 
 
 def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """Rows (B, N) that are no padding; None is all."""
+    """Mask (B, N) of rows that are not padding; None for all."""
     if lengths is None:
         return None
     return torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]

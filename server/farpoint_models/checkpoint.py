@@ -19,7 +19,7 @@ from farpoint_models.encoder import DensityEncoder
 
 
 def open_regular(path: Path, error: type[Exception]) -> BinaryIO:
-    """A regular file to read; raises `error` for a pipe, a device, a folder or a path with NUL."""
+    """Opens a regular file; raises `error` for a pipe, a device, a folder or a path with NUL."""
     if "\0" in str(path):
         raise error(f"{str(path)[:256]!r}: expected a path without NUL")
     # Without O_NONBLOCK, opening a named pipe waits for a writer, possibly for ever.
@@ -40,13 +40,13 @@ MAX_BYTES = 1 << 30
 
 
 class CheckpointError(ValueError):
-    """A file that is not an encoder; the message says what is wrong with it."""
+    """A file is not a valid encoder; the message gives the reason."""
 
 
 def save_encoder(
     encoder: DensityEncoder, path: str | Path, notes: Mapping[str, str] | None = None
 ) -> None:
-    """Write an encoder to a safetensors file.
+    """Writes an encoder to a safetensors file.
 
     Args:
         encoder: Its config and weights are written.
@@ -60,7 +60,7 @@ def save_encoder(
 
 
 def load_encoder(path: str | Path) -> DensityEncoder:
-    """Read an encoder from a safetensors file, in float32, on the CPU and in evaluation mode.
+    """Reads an encoder from a safetensors file, in float32, on the CPU and in evaluation mode.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -86,7 +86,7 @@ def load_encoder(path: str | Path) -> DensityEncoder:
 def check_tensors(
     expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str
 ) -> None:
-    """Raises CheckpointError naming the first tensor that is missing, unexpected or misshapen."""
+    """Raises CheckpointError for the first missing, unexpected or misshapen tensor."""
     for name, tensor in expected.items():
         if name not in tensors:
             raise CheckpointError(f"{source}: tensor {name} is missing")

@@ -1,4 +1,4 @@
-"""Configuration of an encoder: everything that decides the shapes of its weights."""
+"""Configuration of an encoder: everything that determines the shapes of its weights."""
 
 import json
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ class EncoderConfig:
 
     @classmethod
     def from_json(cls, text: str) -> "EncoderConfig":
-        """Raises ValueError or TypeError naming the field that is unknown, missing or wrong."""
+        """Raises ValueError or TypeError for an unknown, missing or invalid field."""
         if len(text) > JSON_MAX:
             expected = f"config: expected at most {JSON_MAX} characters"
             raise ValueError(f"{expected}, got {len(text)}: {text[:80]}")

@@ -1,4 +1,4 @@
-"""A density-aware encoder of point clouds."""
+"""Density-aware encoder of point clouds."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from farpoint_ops import furthest_point_sample, gather_points
 
 @dataclass(frozen=True)
 class EncodedStage:
-    """The samples of B clouds after a stage, in the order in which they were picked.
+    """The samples of B clouds after a stage, in order of choice.
 
     Attributes:
         indices: Rows of the original cloud, int32 (B, M); -1 in padding.
@@ -41,7 +41,7 @@ torch.export.register_dataclass(
 
 
 class DensityEncoder(nn.Module):
-    """A stack of down-sampling stages whose features keep the local density.
+    """A stack of downsampling stages with features that preserve the local density.
 
     He, Ren, Tang, Zhang, Xue and Fu, "Density-preserving Deep Point Cloud Compression", CVPR 2022.
     Only differences of coordinates enter, so that moving a cloud changes nothing.
@@ -65,7 +65,7 @@ class DensityEncoder(nn.Module):
         lengths: Tensor | None = None,
         start: Tensor | None = None,
     ) -> tuple[EncodedStage, ...]:
-        """Encode a batch of clouds.
+        """Encodes a batch of clouds.
 
         Args:
             xyz: Finite coordinates (B, N, 3). float32, float16 and bfloat16 are taken as they are;
@@ -104,7 +104,7 @@ class DensityEncoder(nn.Module):
         return tuple(encoded)
 
     def _lift(self, xyz: Tensor, attributes: Tensor | None) -> Tensor:
-        """The features that the first stage starts from (B, C, N)."""
+        """Input features of the first stage (B, C, N)."""
         expected = (xyz.size(0), self.config.attributes, xyz.size(1))
         if attributes is None and self.config.attributes == 0:
             attributes = xyz.new_empty(expected)

@@ -16,7 +16,7 @@ from farpoint_ops import gather_points, group_points
 
 
 class GroupNorm(nn.GroupNorm):
-    """GroupNorm whose statistics leave padding out, so that a cloud does not feel its batch."""
+    """GroupNorm with statistics without padding, so that a cloud does not depend on its batch."""
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """(B, C, ...), mask (B, 1, ...) -> (B, C, ...)."""
@@ -53,7 +53,7 @@ class PointwiseMLP(nn.Module):
 
 
 def masked_softmax(scores: Tensor, members: Tensor) -> Tensor:
-    """Softmax over the last dimension, over `members` alone.
+    """Softmax over the last dimension, restricted to `members`.
 
     The lowest finite number, not -inf, stands for the others: a sample that coincides with an
     earlier one has no members, and its weights come out equal rather than NaN.

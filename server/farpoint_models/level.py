@@ -1,4 +1,4 @@
-"""The clouds of a batch at one level of the encoder, and the neighborhoods of their samples."""
+"""Clouds of a batch at one level of the encoder, and neighborhoods of their samples."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -120,7 +120,7 @@ class Neighborhood(NamedTuple):
 def collapse(
     points: Tensor, samples: Tensor, weights: Tensor, k: int, *, padded: bool
 ) -> Neighborhood:
-    """Assign every point to its nearest sample, and find the k points nearest to each sample.
+    """Assigns every point to its nearest sample, and finds the k nearest points of each sample.
 
     Args:
         points: float32 (B, N, 3), NaN where there is none.

@@ -45,6 +45,13 @@ def test_attributes_become_columns_of_float32(attributes):
     assert (sent.dtype, sent.tolist()) == (np.float32, [[1], [2], [3], [4], [5], [6]])
 
 
+def test_attributes_by_name_are_columns_in_their_order():
+    [cloud] = CLOUDS[1:]
+    named = {"b": [5, 6], "a": [[1, 2], [3, 4]]}
+    [sent] = to_arrays(EncodeRpc(cloud, None, named).request.attributes)
+    assert sent.tolist() == [[5, 1, 2], [6, 3, 4]]
+
+
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [

@@ -65,6 +65,7 @@ WRONG: dict[str, tuple[Callable[[farpoint.Client], object], str, str]] = {
     "a selection": (lambda _: VoxelGrid(1, "last"), "voxel_grid.selection", "got 'last'"),
     "an origin": (lambda _: VoxelGrid(1, origin=(0, 0)), "voxel_grid.origin", r"got \(0, 0\)"),
     "a seed": (lambda _: RandomSampling(-1), "seeds", "to 2.64 - 1, got -1"),
+    "a large seed": (lambda _: RandomSampling(2**64), "seeds", "to 2.64 - 1, got 18446744"),
     "half a seed": (lambda _: RandomSampling([1, 0.5]), "seeds", "whole number.*got 0.5"),
     "a radius": (lambda _: PoissonDisk(-1.0), "covering_radius", "got -1.0"),
     "a name": (lambda c: c.sample(CLOUD, 2, method="random"), "method", "got 'random'"),

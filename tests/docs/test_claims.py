@@ -7,8 +7,8 @@ import pytest
 from tests.support.pages import ROOT
 
 import farpoint_ops
+from farpoint_server.app import services
 from farpoint_server.codec.open_inference import fps
-from farpoint_server.services import registration
 from farpoint_server.services.open_inference import servicer
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -27,7 +27,7 @@ def test_the_table_of_ops_is_complete() -> None:
 def test_the_table_of_rpcs_is_complete() -> None:
     table, _, _ = page("clients.md").partition("## Python")
     listed = re.findall(r"^\| `([\w.]+)(?:/(\w+))?`", table, re.MULTILINE)
-    served = (*registration.PUBLIC, *registration.ADMIN, registration.HEALTH)
+    served = (*services.PUBLIC, *services.ADMIN, services.HEALTH)
     names = {service.full_name for service in served} | {"grpc.reflection.v1.ServerReflection"}
     assert {name for name, _ in listed} == names
     ours = [service for service in served if service.full_name.startswith("farpoint.")]

@@ -339,7 +339,7 @@ def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
         (["net.py:no", "a.pt2", *RIGHT], "net.py: no such file"),
         (["no_such_module:a", "a.pt2", *RIGHT], "No module named 'no_such_module'"),
         (["{}", "a.pt2", "--input", "xyz=B,N,3", *RIGHT[2:]], "expected ROLE:NAME=SHAPE"),
-        (["{}", "a.pt2", *RIGHT, "--limit", "N=few"], "--limit: expected NAME=LEAST"),
+        (["{}", "a.pt2", *RIGHT, "--limit", "N=few"], "--limit: expected NAME=MIN"),
         (["{}", "a.pt", *RIGHT], "path: expected NAME.pt2, got a.pt"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Training: decided by its seed, resumable at any step."""
+"""Training: decided by its seed."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_models import CheckpointError, EncoderConfig, load_encoder
+from farpoint_models import EncoderConfig, load_encoder
 from farpoint_training import __main__ as command
 from farpoint_training import report, scenes, sources
 from farpoint_training.probe import probe
@@ -37,22 +37,6 @@ def small_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
 def small_report(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"BATCHES": 1, "SHOTS": (2,), "TRIALS": 2, "POINTS": 128}.items():
         monkeypatch.setattr(report, name, value)
-
-
-def trainer(steps: int = 4, seed: int = 0) -> Trainer:
-    return Trainer(Settings(TINY, steps=steps, points=512, seed=seed))
-
-
-def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    assert a.keys() == b.keys()
-    for name in a:
-        assert torch.equal(a[name], b[name]), name
-
-
-def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
-    trainer().save(tmp_path / "state.safetensors")
-    with pytest.raises(CheckpointError, match="other settings"):
-        trainer(seed=1).restore(tmp_path / "state.safetensors")
 
 
 def test_a_few_steps_teach_the_features_to_count() -> None:
@@ -82,35 +66,21 @@ def test_the_command_writes_encoder_and_report(
 
 
 @pytest.mark.usefixtures("small_report")
-def test_an_interrupted_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step, arguments = Trainer.step, ["--out", str(tmp_path), "--steps", "3", *FLAGS]
-
-    def interrupted(self: Trainer) -> float:
-        if self.step_count == 2:
-            raise KeyboardInterrupt
-        return step(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "step", interrupted)
-        assert command.main(arguments) == 130
-    assert not (tmp_path / "encoder.safetensors").exists()
-    assert command.main([*arguments, "--resume"]) == 0
-
-    whole = tmp_path / "whole"
-    assert command.main(["--out", str(whole), *arguments[2:]]) == 0
-    resumed, straight = (load_encoder(p / "encoder.safetensors") for p in (tmp_path, whole))
-    assert_equal(dict(resumed.state_dict()), dict(straight.state_dict()))
+def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
+    for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        out = ["--out", str(tmp_path / folder), "--steps", "2", "--seed", seed]
+        assert command.main([*out, *FLAGS]) == 0
+    first, again, other = (
+        torch.cat([v.flatten() for v in load_encoder(path).state_dict().values()])
+        for path in sorted(tmp_path.glob("*/encoder.safetensors"))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [(["--resume"], "No such file"), (["--hidden", "7"], "hidden: expected a multiple of groups")],
-)
-def test_the_command_says_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
-) -> None:
-    assert command.main(["--out", str(tmp_path / "out"), *FLAGS, *flags]) == 2
-    assert message in capsys.readouterr().err
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--out", str(tmp_path / "out"), *FLAGS, "--hidden", "7"]) == 2
+    assert "hidden: expected a multiple of groups" in capsys.readouterr().err
 
 
 def example(counts: list[float]) -> Target:

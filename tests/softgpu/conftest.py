@@ -15,10 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "softgpu"))  # kernels, which plants faults in PTX
 PYTHON = ROOT / "build" / "softgpu" / "venv" / "bin" / "python"
 HELPERS = """
-import ctypes, torch
+import ctypes, threading, torch
 runtime = ctypes.CDLL("libcudart.so.13")
 runtime.softgpu_count.restype = ctypes.c_long
 def count(name): return runtime.softgpu_count(name.encode())
+
+holds = []  # callbacks must live until they have run
+def hold():
+    "Keeps the current stream until the event that it returns is set."
+    end = threading.Event()
+    holds.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: end.wait() and None))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    assert runtime.cudaLaunchHostFunc(stream, holds[-1], None) == 0
+    return end
 """
 
 

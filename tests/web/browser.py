@@ -21,19 +21,18 @@ FLAGS = """
 --ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --hide-scrollbars
 """
-# Pixels of the canvas left and right of the middle: those of a color, or all but the background.
+# Pixels of the canvas left and right of the middle, all but the background.
 PIXELS = """
 const canvas = document.getElementById("canvas"), copy = document.createElement("canvas");
 [copy.width, copy.height] = [canvas.width, canvas.height];
 const flat = copy.getContext("2d");
 flat.drawImage(canvas, 0, 0);
 const { data, width } = flat.getImageData(0, 0, copy.width, copy.height);
-const [wanted] = arguments;
 const back = getComputedStyle(canvas).backgroundColor.match(/[\\d.]+/g).map(Number);
 const counts = [0, 0];
 for (let i = 0; i < data.length; i += 4) {
-  const far = [0, 1, 2].some((k) => Math.abs(data[i + k] - (wanted ?? back)[k]) > 8);
-  if (far === !wanted) counts[(i / 4) % width < width / 2 ? 0 : 1]++;
+  const far = [0, 1, 2].some((k) => Math.abs(data[i + k] - back[k]) > 8);
+  if (far) counts[(i / 4) % width < width / 2 ? 0 : 1]++;
 }
 return counts;
 """
@@ -145,17 +144,10 @@ class Page:
     def download_array(self, kind: str = "npy") -> np.ndarray:
         return np.load(io.BytesIO(self.download(kind)))
 
-    def wait_for_pixels(
-        self, wanted: Callable[[int, int], bool], color: tuple[int, int, int] | None = None
-    ) -> tuple[int, int]:
-        """Counts of drawn pixels in the left and the right half of the canvas, once they fit.
-
-        Args:
-            wanted: Whether the two counts fit.
-            color: Counts only pixels of this color.
-        """
+    def wait_for_pixels(self, wanted: Callable[[int, int], bool]) -> tuple[int, int]:
+        """Counts of drawn pixels in the left and the right half of the canvas, once they fit."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not wanted(*(counts := self.script(PIXELS, color))):
+        while not wanted(*(counts := self.script(PIXELS))):
             assert time.monotonic() < deadline, f"{counts} pixels; message: {self.message()!r}"
             time.sleep(0.05)
         return counts

@@ -15,16 +15,6 @@ import farpoint
 from farpoint.io import read_cloud
 from farpoint_ops import nearest_sample
 
-# Different colors in the left half of the canvas.
-COLORS = """(() => {
-  const canvas = document.getElementById("canvas"), copy = document.createElement("canvas");
-  [copy.width, copy.height] = [canvas.width / 2 - 1, canvas.height];
-  const flat = copy.getContext("2d");
-  flat.drawImage(canvas, 0, 0);
-  const bytes = flat.getImageData(0, 0, copy.width, copy.height).data;
-  return new Set(new Uint32Array(bytes.buffer)).size;
-})()"""
-
 
 @pytest.fixture
 def street(page: Page, address: str, scan: Path) -> Page:
@@ -144,29 +134,10 @@ def test_two_methods_are_compared_side_by_side(street: Page) -> None:
     assert "single sample" in street.text("color-hint")
 
 
-def test_each_point_has_the_color_of_its_nearest_sample(street: Page) -> None:
-    street.set_samples(8)
-    street.choose("color", "cell")
-    # Eight cells, if all are in view, and the background.
-    street.wait_for(f"{COLORS} <= 9 && {COLORS} > 3")
-    street.choose("color", "height")
-    street.wait_for(f"{COLORS} > 50")
-
-
-def test_a_sample_is_inspected_by_its_number(
-    street: Page, client: farpoint.Client, scan: Path
-) -> None:
-    points = read_cloud(scan).points
-    sample = client.sample(points, 2000)
-    nearest, _ = nearest_sample(*map(torch.tensor, (points[None], sample.points[None])))
-    cells = np.bincount(nearest[0])
-    largest = int(cells.argmax())
-    street.element("pick").send_keys(str(largest))
-    row = f"Row {sample.indices[largest]:,} is"
-    street.wait_for(f"document.getElementById('pick-hint').textContent.startsWith('{row}')")
-    assert f"of {cells[largest]:,} points within " in street.text("pick-hint")
-    # The cell on the left, the sample on the right.
-    street.wait_for_pixels(lambda left, right: left > 20 < right < 500, color=(235, 64, 110))
+def test_the_distance_to_the_nearest_sample_is_a_color(street: Page) -> None:
+    street.choose("color", "distance")
+    street.wait_for("document.getElementById('legend-title').textContent.startsWith('Distance')")
+    assert float(street.text("legend-high")) == pytest.approx(_radius(street), rel=0.01)
 
 
 def test_a_link_brings_the_settings_back(street: Page, address: str) -> None:

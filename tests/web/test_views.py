@@ -62,7 +62,7 @@ def test_the_keyboard_alone_is_enough(page: Page, address: str) -> None:
         if visited[-1] == "canvas":
             break
     expected = {"theme", "choose", "street", "method", "m", "start", "compare", "nonfinite"}
-    assert expected | {"color", "pick", "permalink", "canvas"} <= {*visited}
+    assert expected | {"color", "permalink", "canvas"} <= {*visited}
     page.script("document.getElementById('m').focus()")
     press("ArrowLeft", 37)
     page.wait_for("Number(document.getElementById('m-number').value) < 4096")

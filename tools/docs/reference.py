@@ -62,7 +62,7 @@ What `/metrics` at `--http-listen` has for Prometheus, made from the objects tha
 
 
 def render_contract(proto: Path) -> str:
-    """The files of the contract as they are: their comments are the documentation."""
+    """The files of the contract; their comments are the documentation."""
     files = [
         f"## {path.name}\n\n```proto\n{path.read_text()}```\n"
         for path in sorted(proto.glob("farpoint/v1/*.proto"))
@@ -71,7 +71,7 @@ def render_contract(proto: Path) -> str:
 
 
 def render_api(package: str) -> str:
-    """The page of a package, as mkdocstrings wants it."""
+    """The page of a package for mkdocstrings."""
     text, modules = PAGES[package]
     return "\n\n".join([f"# {package}", text, *(f"::: {module}" for module in modules)]) + "\n"
 

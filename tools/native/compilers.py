@@ -1,4 +1,4 @@
-"""The compilers that are there, and whether the CUDA kernels are built (FARPOINT_CUDA)."""
+"""Available compilers, and whether to build the CUDA kernels (FARPOINT_CUDA)."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ WHEEL_ARCHITECTURES = "8.0;9.0;10.0+PTX"
 
 
 def find_cxx() -> str:
-    """The C++ compiler, by CXX or its usual names; SystemExit where there is none."""
+    """The C++ compiler of CXX or by its usual names; raises SystemExit if there is none."""
     wanted = os.environ.get("CXX")
     names = [wanted.split()[0]] if wanted else ["c++", "g++"]
     if not any(shutil.which(name) for name in names):
@@ -60,7 +60,7 @@ def _why_not(torches: Sequence[TorchPackage], nvcc: Path | None) -> str | None:
 
 
 def choose_nvcc(torches: Sequence[TorchPackage]) -> Path | None:
-    """nvcc where the CUDA kernels are to be built; None for the CPU kernels alone.
+    """nvcc if the CUDA kernels are built; None for the CPU kernels only.
 
     FARPOINT_CUDA=1 builds them, 0 does not, and auto, the default, does where torch is a CUDA
     build and both nvcc and a GPU are there: nvcc alone does not mean that ten minutes of compiling

@@ -142,7 +142,7 @@ def _add_binding(graph: Graph, torch: TorchPackage, cpu: Path, cuda: Path | None
 
 
 def build_libraries(torches: Sequence[TorchPackage], build: Path) -> list[Path]:
-    """Compiles what changed since the last time in `build`; the libraries."""
+    """Compiles changed files in `build`; returns the libraries."""
     nvcc = choose_nvcc(torches)
     graph = Graph(build, nvcc)
     cpu = graph.library("libfarpoint_cpu", sources("cpu/kernels/**/*.cpp"), folder="cpu")

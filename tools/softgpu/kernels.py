@@ -1,4 +1,4 @@
-"""Kernels of a built libfarpoint_cuda.so as a library that the software CUDA runtime executes.
+"""Translates the kernels of a built libfarpoint_cuda.so for the software CUDA runtime.
 
 PTX and registers are read from the fat binaries in the library itself, so that what runs is what
 nvcc made for a card.

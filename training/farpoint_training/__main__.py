@@ -1,10 +1,9 @@
-"""Train an encoder without labels.
+"""Trains an encoder without labels.
 
 A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
-were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly. Interrupt it
-whenever you like: --resume goes on as if nothing had happened.
+were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly.
 
-Writes OUT/encoder.safetensors, OUT/report.json and OUT/state.safetensors.
+Writes OUT/encoder.safetensors and OUT/report.json.
 """
 
 import argparse
@@ -28,12 +27,10 @@ def arguments() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for what is written")
-    parser.add_argument("--resume", action="store_true", help="continue from OUT/state.safetensors")
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--points", type=int, default=Settings.points, help="points in a step")
     parser.add_argument("--seed", type=int, default=Settings.seed)
     parser.add_argument("--learning-rate", type=float, default=Settings.learning_rate)
-    parser.add_argument("--save-every", type=int, default=500, help="steps between saves")
     parser.add_argument("--rates", type=float, nargs="+", default=SMALL.rates)
     for name in ("channels", "hidden", "neighbors", "groups"):
         parser.add_argument(f"--{name}", type=int, default=getattr(SMALL, name))
@@ -47,35 +44,17 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return Settings(encoder, args.steps, args.points, args.seed, args.learning_rate)
 
 
-def train(trainer: Trainer, state: Path, save_every: int) -> None:
-    """Run to the last step; the state is saved on the way, at the end and when interrupted."""
-    steps = trainer.settings.steps
-    try:
-        update = progress(steps)
-        while trainer.step_count < steps:
-            update(trainer.step_count + 1, trainer.step())
-            if trainer.step_count % save_every == 0:
-                trainer.save(state)
-    finally:
-        trainer.save(state)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
-    state = args.out / "state.safetensors"
     args.out.mkdir(parents=True, exist_ok=True)
     try:
         trainer = Trainer(settings_of(args))
-        if args.resume:
-            trainer.restore(state)
     except (ValueError, OSError) as problem:
         print(f"farpoint_training: {problem}", file=sys.stderr)
         return 2
-    try:
-        train(trainer, state, args.save_every)
-    except KeyboardInterrupt:
-        print(f"Stopped after {trainer.step_count} steps; --resume continues.", file=sys.stderr)
-        return 130
+    update = progress(args.steps)
+    while trainer.step_count < args.steps:
+        update(trainer.step_count + 1, trainer.step())
     found = report(trainer)
     (args.out / "report.json").write_text(json.dumps(found, indent=1) + "\n")
     settings = json.dumps(trainer.settings.describe())

@@ -1,4 +1,4 @@
-"""Point clouds of procedural shapes, for training and for trying models; numpy only.
+"""Point clouds of procedural shapes, for training and examples; numpy only.
 
 Eighteen families of surfaces, no two samples alike: proportions, size, heading, density and noise
 are drawn anew for each. A model may train on `TRAINING` and be tried on the classes `HELD_OUT`.

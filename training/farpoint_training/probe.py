@@ -1,4 +1,4 @@
-"""A linear probe: how well a linear classifier tells shapes apart by features or by statistics."""
+"""Linear probe: accuracy of a linear classifier on features or statistics of shapes."""
 
 from collections.abc import Callable, Sequence
 
@@ -47,7 +47,7 @@ def described(describe: Describe, clouds: Tensor) -> Tensor:
 
 
 def probe(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor) -> float:
-    """Share of `test` (B, D) that a logistic regression fitted to `train` puts in its class.
+    """Accuracy on `test` (B, D) of a logistic regression fitted to `train`.
 
     Features are first divided by their deviations in `train`.
     """
@@ -73,7 +73,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def hand_made(xyz: Tensor) -> Tensor:
-    """40 statistics of each cloud (B, N, 3), most of them free of its size and heading.
+    """40 statistics of each cloud (B, N, 3), most of them invariant to size and heading.
 
     Extents and spread along and around the vertical, the shape of the covariance, how distances
     from the middle, heights and gaps between neighbors are spread, and how flat or thin

@@ -1,4 +1,4 @@
-"""Errors and probes of a trained encoder, on clouds that it has not seen."""
+"""Errors and probes of a trained encoder on unseen clouds."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training clouds, decided by the seed and the step alone, so that a run can be resumed."""
+"""Training clouds, determined by seed and step."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,18 +1,13 @@
 """The settings of a training run, its state and its step."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import cast
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from farpoint_models.checkpoint import CheckpointError, check_tensors
 from farpoint_models.config import EncoderConfig
 from farpoint_models.encoder import DensityEncoder, EncodedStage
 from farpoint_training.reconstruction import (
@@ -32,7 +27,7 @@ FIRST_SCENE = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a run depends on.
+    """Settings of a run.
 
     Attributes:
         encoder: The model.
@@ -52,7 +47,7 @@ class Settings:
         return [shapes(), scans(FIRST_SCENE + 100 * self.seed)]
 
     def describe(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """The settings as JSON values."""
         return asdict(self)
 
 
@@ -60,7 +55,7 @@ CLIP = 1.0
 
 
 class Trainer:
-    """An encoder with its decoder, and the baseline, a decoder that sees no features."""
+    """An encoder with its decoder, and the baseline, a decoder without features."""
 
     def __init__(self, settings: Settings):
         torch.manual_seed(settings.seed)
@@ -97,7 +92,7 @@ class Trainer:
     def rebuild(
         self, xyz: Tensor, encoded: tuple[EncodedStage, ...]
     ) -> Iterator[tuple[Target, Rebuilt, Rebuilt]]:
-        """For each stage the target, what the decoder makes of it, and what the baseline does."""
+        """Target, decoder output and baseline output of each stage."""
         pairs = zip(self.decoder(encoded), self.baseline(encoded), strict=True)
         for stage, decoder, pair in zip(encoded, self.decoder.stages, pairs, strict=True):
             yield (target(xyz, stage, cast("StageDecoder", decoder)), *pair)
@@ -105,49 +100,6 @@ class Trainer:
     def _learning_rate(self) -> float:
         done = self.step_count / self.settings.steps
         return self.settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-
-    def save(self, path: Path) -> None:
-        """Everything that resuming needs; replaces `path` in one move."""
-        tensors = {f"weights.{name}": t for name, t in self.parts.state_dict().items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
-        header = {"settings": self._identity(), "step": str(self.step_count)}
-        partial = path.with_suffix(".partial")
-        contiguous = {name: t.detach().contiguous() for name, t in tensors.items()}
-        partial.write_bytes(save(contiguous, header))
-        partial.replace(path)
-
-    def restore(self, path: Path) -> None:
-        """Continue where `save` was called.
-
-        Raises:
-            CheckpointError: The run had other settings, or a tensor does not fit.
-        """
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata()
-            names = file.keys()
-            tensors = {name: file.get_tensor(name) for name in names}
-        if header.get("settings") != self._identity():
-            raise CheckpointError(
-                f"{path} is of a run with other settings: {header.get('settings')}, "
-                f"not {self._identity()}"
-            )
-        weights = _below("weights.", tensors)
-        check_tensors(self.parts.state_dict(), weights, str(path))
-        self.parts.load_state_dict(weights)
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in _below("optimizer.", tensors).items():
-            index, key = name.split(".")
-            state.setdefault(int(index), {})[key] = value
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
-        self.step_count = int(header["step"])
-
-    def _identity(self) -> str:
-        return json.dumps(self.settings.describe(), sort_keys=True)
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
 
 
 SMOOTHING = 0.98

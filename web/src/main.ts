@@ -2,7 +2,6 @@
 
 import { startTheme } from "./base/theme";
 import { startDownloads } from "./panels/downloads";
-import { startInspect } from "./panels/inspect";
 import { startLabels } from "./panels/labels";
 import { startNotices } from "./panels/notices";
 import { openLinked, startOpening } from "./panels/opening";
@@ -20,7 +19,6 @@ startNotices();
 startOpening();
 startSampling();
 startPictures();
-startInspect();
 startResults(setSamples);
 startDownloads();
 startLabels();

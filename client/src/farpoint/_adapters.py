@@ -1,4 +1,4 @@
-"""Point cloud objects of other libraries as arrays, known by their type's name, never imported.
+"""Point cloud objects of other libraries as arrays, recognized by type name without imports.
 
 Coordinates are taken from where the library keeps them, and everything it holds with one row per
 point becomes an attribute.
@@ -31,7 +31,7 @@ def adapt(value: object) -> tuple[Any, Attributes | None]:
 
 
 def is_adaptable(value: object) -> bool:
-    """Whether `adapt` knows what to do with it."""
+    """Whether `adapt` supports it."""
     return _adapter(type(value)) is not None or as_packed(value) is not None
 
 

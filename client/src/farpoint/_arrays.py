@@ -1,4 +1,4 @@
-"""Arguments of any kind (numpy, torch, DLPack, lists) as arrays and numbers, one for each cloud."""
+"""Conversion of arguments (numpy, torch, DLPack, lists) to arrays and numbers of each cloud."""
 
 import operator
 import os
@@ -14,7 +14,7 @@ from farpoint.errors import InvalidArgumentError
 
 
 def as_array(value: object, name: str) -> Array:
-    """`value` as a numpy array; copied only when it lies on a device or is bfloat16.
+    """`value` as a numpy array; copied only if it is on a device or is bfloat16.
 
     numpy has no bfloat16, so such values are widened to float32, which is exact.
     """
@@ -34,7 +34,7 @@ def as_array(value: object, name: str) -> Array:
 
 
 def _on_host(value: Any) -> Any:
-    """A torch tensor without its gradient and its device, by its methods alone."""
+    """A torch tensor on the CPU without gradient, by its methods."""
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()
@@ -91,7 +91,7 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
 
 
 def _adapted(points: Any) -> tuple[Any, Any]:
-    """Objects of other libraries as arrays, and their own attributes, alone or in a list."""
+    """Objects of other libraries as arrays with their attributes, alone or in a list."""
     if not isinstance(points, (list, tuple)):
         return adapt(points)
     if not any(map(is_adaptable, points)):

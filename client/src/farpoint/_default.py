@@ -1,4 +1,4 @@
-"""Servers that the environment names, and `farpoint.sample`: sampling in one line by one."""
+"""The server in the environment, and `farpoint.sample`, which uses it."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _TRUE = ("1", "true", "t", "yes", "y", "on")
 
 @dataclass(frozen=True)
 class Connection:
-    """A server, TLS and a token, as the variables FARPOINT_SERVER, ... and options name them."""
+    """Server, TLS and token from the variables FARPOINT_SERVER, ... and options."""
 
     server: str | None = None
     tls: bool | None = None
@@ -33,7 +33,7 @@ class Connection:
 
     @classmethod
     def from_environment(cls, **options: Any) -> "Connection":
-        """Of the environment, overridden by options."""
+        """The connection of the environment, overridden by options."""
         found: Mapping[str, Any] = {
             name: os.environ.get(_PREFIX + name.upper()) or None
             for name in cls.__dataclass_fields__
@@ -53,7 +53,7 @@ class Connection:
         return Client(self.target, timeout=timeout, tls=self._tls(), token=self._token())
 
     def security(self) -> "Security":
-        """For channels to the server that belong to no client."""
+        """Security of channels without a client."""
         from farpoint._connection.security import read_security
 
         return read_security(self.target, self._tls(), self._token())
@@ -76,7 +76,7 @@ class Connection:
 
 
 def default_client() -> "Client":
-    """The process's client of the server that the environment names now."""
+    """The process's client of the server in the environment."""
     return _client(Connection.from_environment())
 
 
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 else:
 
     def sample(points: Any, m: Any = None, **options: Any) -> Any:
-        """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
+        """Samples points of each cloud with the server in the environment; see `Client.sample`.
 
         The server is the one that the environment variable FARPOINT_SERVER names, else the one at
         127.0.0.1:50051. FARPOINT_TLS, FARPOINT_CA, FARPOINT_CERTIFICATE, FARPOINT_KEY,

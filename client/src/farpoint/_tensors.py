@@ -1,4 +1,4 @@
-"""Tensor messages from and to numpy arrays: the dtypes that are sent, the checksums that come."""
+"""Conversion between numpy arrays and Tensor messages: dtypes and checksums."""
 
 import enum
 import struct
@@ -24,7 +24,7 @@ MAX_PAYLOAD_BYTES = 2**31 - 2**24
 
 
 class Checksums(enum.Enum):
-    """Whether a client asks for checksums of answers, and whether they may be missing."""
+    """Whether a client requests checksums of answers, and whether they may be missing."""
 
     OFF = enum.auto()
     WELCOME = enum.auto()
@@ -34,12 +34,12 @@ class Checksums(enum.Enum):
 
     @property
     def are_wanted(self) -> bool:
-        """Whether to ask for them."""
+        """Whether to request checksums."""
         return self is not Checksums.OFF
 
 
 def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
-    """For a client's argument; None stands for where nothing else finds damage."""
+    """The choice for a client's argument; None requests them in plain text only."""
     if wanted is None:
         return Checksums.WELCOME if is_plain else Checksums.OFF
     return Checksums.REQUIRED if wanted else Checksums.OFF
@@ -64,7 +64,7 @@ def check_payload(size: int, field: str = "points.data") -> None:
 
 
 def tensor_header(parts: list[Array]) -> pb.Tensor:
-    """As `to_tensor`, without the data."""
+    """Like `to_tensor`, without the data."""
     rows = sum(part.shape[0] for part in parts)
     return pb.Tensor(
         data_type=wire_type(parts[0].dtype, "points.data_type"),
@@ -81,7 +81,7 @@ def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
 
 
 def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
-    """Read-only arrays of an answer's tensors, whose checksums fit."""
+    """Read-only arrays of an answer's tensors, with verified checksums."""
     return [_to_array(tensor, checksums) for tensor in tensors]
 
 
@@ -93,7 +93,7 @@ def in_common_dtype(clouds: list[Array]) -> list[Array]:
 
 
 def _in_wire_dtype(points: Array) -> Array:
-    """`points` in a dtype that can be sent, of either byte order; copied only where it changes.
+    """`points` in a dtype that can be sent, of either byte order; copied only if it changes.
 
     float16, float32 and float64 stay as they are. Integers of 8 and 16 bits become float32 and
     wider ones float64; both steps are exact, as larger ones than ±2^53 are refused.
@@ -142,7 +142,7 @@ def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
 
 
 def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> None:
-    """Raises DataLossError for a tensor, whose `data` is given, that was damaged on the way."""
+    """Raises DataLossError for a tensor that was damaged in transit."""
     if not tensor.HasField("crc32c"):
         if checksums is Checksums.REQUIRED:
             raise DataLossError("the server answered without the checksums that were asked for")
@@ -156,5 +156,5 @@ def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> Non
 
 @lru_cache(256)
 def _head_crc(*numbers: int) -> int:
-    """Of the type and the sizes, which are often the same."""
+    """Checksum of type and sizes, which often repeat."""
     return int(google_crc32c.value(struct.pack(f"<{len(numbers)}q", *numbers)))

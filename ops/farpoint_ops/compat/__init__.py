@@ -1,4 +1,4 @@
-"""Drop-in replacements: a published model runs after changing one import.
+"""Drop-in replacements of other libraries: a model runs after one changed import.
 
 * `farpoint_ops.compat.pointnet2` for ``pointnet2_ops.pointnet2_utils`` of Pointnet2_PyTorch, and
   the many copies of it, VoteNet's and OpenPCDet's among them;

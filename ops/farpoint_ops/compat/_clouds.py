@@ -16,14 +16,14 @@ _PAIRS = 1 << 22
 
 
 def computable(points: Tensor) -> Tensor:
-    """Integers as float64, in which distances between them are exact."""
+    """Converts integers to float64, in which their distances are exact."""
     return points if points.is_floating_point() else points.double()
 
 
 def farthest_in_any_space(
     points: Tensor, offsets: Tensor, counts: Tensor, *, start: Start
 ) -> Tensor:
-    """`farthest_point_sample_ragged` in more dimensions than its kernels take, a sample a pass."""
+    """`farthest_point_sample_ragged` for more than 64 dimensions, one pass per sample."""
     sizes, picked = offsets.diff(), []
     firsts = random_starts(sizes, None) if start == "random" else torch.zeros_like(sizes)
     for b, cloud in enumerate(torch.split(points, sizes.tolist())):
@@ -86,7 +86,7 @@ def within(cloud: Tensor, queries: Tensor, radius: float, k: int) -> tuple[Tenso
 
 
 def first_of(inside: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The first k columns of each row (m, n) that are inside, likewise, and which are taken."""
+    """The first k columns of each row (m, n) that are inside, and a mask of valid ones."""
     order = (~inside).long().sort(dim=1, stable=True).indices[:, :k]
     taken = pad(inside.gather(1, order), (0, k - order.size(1)))
     order = pad(order, (0, k - order.size(1)))

@@ -39,7 +39,7 @@ farthest_point_sample = furthest_point_sample
 def stack_farthest_point_sample(
     xyz: Tensor, xyz_batch_cnt: Tensor, npoint: int | list[int] | Tensor
 ) -> Tensor:
-    """(N, 3) -> rows of `xyz`, int32, npoint of each cloud, one cloud behind the other."""
+    """(N, 3) -> rows of `xyz`, int32, npoint of each cloud, concatenated."""
     bounds = _bounds("xyz_batch_cnt", xyz_batch_cnt, xyz)
     return farthest_point_sample_ragged(xyz, bounds, npoint)
 

@@ -1,4 +1,4 @@
-"""Reference implementations in plain torch, which the compiled ops are tested against, bit for bit.
+"""Reference implementations in plain torch; tests compare the compiled ops with them bit for bit.
 
 The twins take the arguments of the ops and check none of them.
 """

@@ -28,7 +28,7 @@ dimensions: B clouds, N points of each, P points of all (ragged), B+1; another n
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exports, and says what was written; the exit status is 2 where that cannot be."""
+    """Exports a program and prints a summary; the exit status is 2 on failure."""
     options = _parser().parse_args(arguments)
     try:
         manifest = Manifest(
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     limits = ", ".join(f"{k} {a} to {b or 'any'}" for k, (a, b) in program.manifest.limits.items())
     print(f"{options.path}: {program.parameters} parameters; {limits}")
-    print(f"it answered as the module did, within {TOLERANCE}")
+    print(f"its answers equal those of the module within {TOLERANCE}")
     print(f"serve it: farpoint-server --model {options.path.stem}={options.path}")
     return 0
 
@@ -64,8 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("path", type=Path, help="archive to write, NAME.pt2")
     tensor: Any = {"action": "append", "required": True, "metavar": "ROLE:NAME=SHAPE[:DTYPE]"}
-    parser.add_argument("--input", help="in the order of forward; float32 by default", **tensor)
-    parser.add_argument("--output", help="in the order of what it returns", **tensor)
+    parser.add_argument(
+        "--input", help="input in the order of forward; float32 by default", **tensor
+    )
+    parser.add_argument("--output", help="output in the order of forward's results", **tensor)
     parser.add_argument(
         "--batching",
         type=Batching,
@@ -73,12 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         default=Batching.EQUAL,
         metavar="|".join(j.value for j in Batching),
     )
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=LEAST[,MOST]")
+    parser.add_argument("--limit", action="append", default=[], metavar="NAME=MIN[,MAX]")
     parser.add_argument(
         "--shift-float64",
         action="store_true",
-        help="the model looks at differences of coordinates alone, so float64 "
-        "ones may be shifted to the first point of their cloud",
+        help="the model uses only differences of coordinates, so float64 ones may be "
+        "shifted to the first point of their cloud",
     )
     return parser
 
@@ -101,7 +103,7 @@ def _limit(text: str) -> tuple[str, tuple[int, int | None]]:
     name, _, numbers = text.partition("=")
     least, _, most = numbers.partition(",")
     if not name or not least.isdigit() or (most and not most.isdigit()):
-        raise ProgramError(f"--limit: expected NAME=LEAST or NAME=LEAST,MOST, got {text}")
+        raise ProgramError(f"--limit: expected NAME=MIN or NAME=MIN,MAX, got {text}")
     return name, (int(least), int(most) if most else None)
 
 

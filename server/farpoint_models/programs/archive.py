@@ -42,7 +42,7 @@ _NAMESPACES = ("aten", "prims", "higher_order", "farpoint")
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive whose records are known; nothing is loaded."""
+    """An archive with known records; nothing is loaded."""
 
     path: Path
     file: zipfile.ZipFile
@@ -54,7 +54,7 @@ class Archive:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """That of the file next to it, or else that in it; raises ProgramError."""
+        """The manifest of the file next to it, else of the archive; raises ProgramError."""
         sidecar = self.path.with_name(f"{self.path.name}.json")
         if sidecar.exists():
             with open_regular(sidecar, ProgramError) as file:
@@ -67,14 +67,14 @@ class Archive:
         return parse_manifest(self.read(f"extra/{FILE_NAME}"))
 
     def read(self, name: str) -> bytes:
-        """A record of text."""
+        """A text record."""
         size = self.file.getinfo(self.root + name).file_size
         if size > MAX_JSON:
             raise ProgramError(f"{name}: expected at most {MAX_JSON} bytes of JSON, got {size}")
         return self.file.read(self.root + name)
 
     def without_example_inputs(self) -> io.BytesIO:
-        """The archive with that record empty, which torch then does not unpickle.
+        """The archive with an empty record, which torch then does not unpickle.
 
         A copy, so that what torch reads is what was checked here.
         """
@@ -89,7 +89,7 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """The archive of a program that can be loaded without unpickling, and whose ops are all here.
+    """The archive of a program that loads without unpickling and has only known ops.
 
     Raises:
         ProgramError: it is none, it holds pickles, or it calls an op that is not there; or its
@@ -153,7 +153,7 @@ def check_ops(targets: Iterable[str]) -> list[str]:
 
 
 def _targets(graph: Any) -> Iterator[str]:
-    """The targets of all nodes, those of graphs inside included."""
+    """The targets of all nodes, including nested graphs."""
     if isinstance(graph, Mapping):
         if isinstance(graph.get("target"), str) and "inputs" in graph and "outputs" in graph:
             yield graph["target"]

@@ -90,7 +90,7 @@ def compare(module: nn.Module, program: Program) -> float:
 
 
 def sample_inputs(manifest: Manifest, clouds: int, more: int) -> list[Tensor]:
-    """Random inputs that the manifest allows, in order; where they may, clouds differ in size.
+    """Random inputs that the manifest allows, in order; clouds of different sizes if allowed.
 
     Args:
         manifest: Of the program.
@@ -149,7 +149,7 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
 
 
 def _tree(dynamic: Sequence[dict[int, Any]]) -> Any:
-    """As torch.export wants it: None for a tensor of which nothing varies."""
+    """Dynamic shapes for torch.export: None for a tensor of fixed shape."""
     return tuple(axes or None for axes in dynamic)
 
 
@@ -159,7 +159,7 @@ def _varies(manifest: Manifest, size: int | str) -> bool:
 
 
 def _limits(exported: ExportedProgram, manifest: Manifest) -> dict[str, tuple[int, int | None]]:
-    """Those of the manifest, narrowed to what the graph takes."""
+    """Limits of the manifest, narrowed to those of the graph."""
     limits = dict(manifest.limits)
     for value, spec in zip(graph_inputs(exported), manifest.inputs, strict=True):
         for size, name in zip(value.shape, spec.shape, strict=True):
@@ -174,7 +174,7 @@ def _limits(exported: ExportedProgram, manifest: Manifest) -> dict[str, tuple[in
 
 
 def _name(target: Any) -> str:
-    """As an archive has it."""
+    """The manifest as JSON for the archive."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
         return str(target) if "." in str(target) else f"higher_order.{target}"
     return f"{target.__module__}.{target.__name__}"

@@ -1,4 +1,4 @@
-"""Exported graphs: whether a manifest fits one, and batch norms folded into layers."""
+"""Exported graphs: checks against a manifest, and folding of batch norms."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -25,7 +25,7 @@ _FREE = 2
 
 
 def check_fits(exported: ExportedProgram, manifest: Manifest) -> None:
-    """Raises ProgramError where the manifest says what the graph does not."""
+    """Raises ProgramError if the manifest contradicts the graph."""
     inputs, outputs = graph_inputs(exported), graph_outputs(exported)
     for kind, values, specs in (
         ("input", inputs, manifest.inputs),
@@ -41,7 +41,7 @@ def check_fits(exported: ExportedProgram, manifest: Manifest) -> None:
 
 
 def graph_inputs(exported: ExportedProgram) -> list[torch.Tensor]:
-    """The fake tensors that stand for the inputs, in order."""
+    """The fake tensors of the inputs, in order."""
     names = exported.graph_signature.user_inputs
     values = _values(exported)
     tensors = [values.get(str(name)) for name in names]
@@ -51,7 +51,7 @@ def graph_inputs(exported: ExportedProgram) -> list[torch.Tensor]:
 
 
 def graph_outputs(exported: ExportedProgram) -> list[torch.Tensor]:
-    """The fake tensors that stand for the outputs, in order; what is None is left out."""
+    """The fake tensors of the outputs, in order, without None."""
     values = _values(exported)
     names = [str(name) for name in exported.graph_signature.user_outputs if name is not None]
     found = [values[name] for name in names if isinstance(values.get(name), torch.Tensor)]
@@ -61,12 +61,12 @@ def graph_outputs(exported: ExportedProgram) -> list[torch.Tensor]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """As a manifest has it: float32."""
+    """The name of a dtype in a manifest: float32."""
     return str(dtype).removeprefix("torch.")
 
 
 def size_range(exported: ExportedProgram, size: Any, name: int | str) -> tuple[int, int | None]:
-    """Least and most that a dimension may be, as far as the graph says; those of B for B+1."""
+    """Minimum and maximum of a dimension in the graph; those of B for B+1."""
     more = 1 if name == OFFSETS else 0
     if not isinstance(size, torch.SymInt):
         return size - more, size - more
@@ -117,7 +117,7 @@ _NEW = {*_FUSE, aten.batch_norm.default}
 
 
 def fold(module: GraphModule) -> GraphModule:
-    """Changes a module of torch.export, and returns it."""
+    """Folds batch norms of an exported module in place, and returns it."""
     for node in list(module.graph.nodes):
         if node.target is aten.batch_norm.default:
             _fold_norm(module, node)
@@ -161,7 +161,7 @@ def _fold_norm(module: GraphModule, norm: Node) -> None:
 
 
 def _constant(module: GraphModule, node: Any) -> Tensor | None:
-    """A weight or a buffer; None for what is computed, or is not there."""
+    """A weight or a buffer; None for other nodes."""
     if not isinstance(node, Node) or node.op != "get_attr":
         return None
     value: Tensor = attrgetter(str(node.target))(module)

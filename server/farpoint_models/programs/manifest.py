@@ -1,4 +1,4 @@
-"""The manifest of a served program: what its tensors mean, and how requests to it may be joined."""
+"""The manifest of a served program: the roles of its tensors, and the batching of requests."""
 
 import json
 import re
@@ -15,11 +15,11 @@ DTYPES = (
 
 
 class ProgramError(Exception):
-    """A program or its manifest cannot be served; the text is one sentence."""
+    """A program or its manifest cannot be served; the message is one sentence."""
 
 
 class Role(str, Enum):
-    """The meaning of a tensor."""
+    """The role of a tensor."""
 
     POINTS = "points"
     """Coordinates of the clouds; one input is this."""
@@ -41,7 +41,7 @@ OUTPUT_ROLES = {Role.PER_POINT, Role.PER_SAMPLE, Role.PER_CLOUD, Role.COUNTS}
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor of the program, as its graph has it."""
+    """One tensor of the program's graph."""
 
     name: str
     role: Role
@@ -63,12 +63,12 @@ class TensorSpec:
 
     @property
     def cloud_axis(self) -> int | None:
-        """Axis of clouds; None for a program of one cloud, and where they lie end to end."""
+        """Axis of clouds; None for a program of one cloud, and for concatenated clouds."""
         return self.shape.index(CLOUDS) if CLOUDS in self.shape else None
 
     @property
     def row_shape(self) -> tuple[int | str, ...]:
-        """Sizes of what belongs to one row, or to one cloud where there are no rows."""
+        """Shape of one row, or of the value of one cloud if there are no rows."""
         axes = {self.row_axis, self.cloud_axis}
         return tuple(size for i, size in enumerate(self.shape) if i not in axes)
 
@@ -83,7 +83,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class Batching(str, Enum):
-    """Bounds of the requests that may run as one call of the program."""
+    """Which requests may run as one call of the program."""
 
     RAGGED = "ragged"
     """Any: rows of all clouds end to end, and offsets."""
@@ -97,7 +97,7 @@ class Batching(str, Enum):
 
 @dataclass(frozen=True)
 class Manifest:
-    """Inputs and outputs of a program, checked for contradictions."""
+    """Inputs and outputs of a program, checked for consistency."""
 
     batching: Batching
     inputs: tuple[TensorSpec, ...]
@@ -114,12 +114,12 @@ class Manifest:
 
     @property
     def points(self) -> TensorSpec:
-        """The input that is the clouds."""
+        """The input with the clouds."""
         return next(spec for spec in self.inputs if spec.role is Role.POINTS)
 
     @property
     def extra_inputs(self) -> list[TensorSpec]:
-        """Inputs other than the clouds."""
+        """The other inputs."""
         return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
 
     @property
@@ -128,27 +128,27 @@ class Manifest:
         return self.is_ragged or self.points.cloud_axis is not None
 
     def limit(self, name: str) -> tuple[int, int | None]:
-        """Least and most of a dimension."""
+        """Minimum and maximum of a dimension."""
         return self.limits.get(name, (1, None))
 
     def range_of(self, size: int | str) -> tuple[int, int | None]:
-        """Least and most of a dimension of a shape, those of B for B+1."""
+        """Minimum and maximum of a dimension of a shape; those of B for B+1."""
         if not isinstance(size, str):
             return size, size
         return self.limit(CLOUDS if size == OFFSETS else size)
 
     def within(self, name: str, wanted: int) -> int:
-        """The size of a dimension that is nearest to what is wanted."""
+        """The allowed size of a dimension nearest to a given one."""
         least, most = self.limit(name)
         return max(least, wanted if most is None else min(wanted, most))
 
     @property
     def is_ragged(self) -> bool:
-        """Whether clouds lie end to end."""
+        """Whether clouds are concatenated."""
         return self.batching is Batching.RAGGED
 
     def to_json(self) -> str:
-        """JSON that `parse_manifest` reads."""
+        """The manifest as JSON for `parse_manifest`."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
 
 
@@ -203,7 +203,7 @@ def _limit(name: str, value: Any) -> tuple[int, int | None]:
 
 
 def _check(manifest: Manifest) -> None:
-    """Raises ProgramError for what contradicts itself."""
+    """Raises ProgramError for contradictions."""
     for kind, specs, roles in (
         ("input", manifest.inputs, INPUT_ROLES),
         ("output", manifest.outputs, OUTPUT_ROLES),

@@ -19,18 +19,18 @@ Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True)
 class Program:
-    """A program that was read and whose manifest fits it; `on` makes it run somewhere."""
+    """A program with a valid manifest; `on` makes it run on a device."""
 
     manifest: Manifest
     exported: ExportedProgram
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.exported.parameters())
 
     def on(self, device: torch.device) -> Flat:
-        """The program on a device: the manifest's inputs in, its outputs out, in their order."""
+        """The program on a device: takes and returns tensors in the order of the manifest."""
         moved = self.exported
         if device.type != "cpu":
             from torch.export.passes import move_to_device_pass

@@ -1,4 +1,4 @@
-"""The weights that come with the package; docs/models.md says what they are good for."""
+"""The shipped weights; see docs/models.md for their use and limits."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ DEFAULT = Path(__file__).parent / "density_small.safetensors"
 
 
 def default_encoder() -> DensityEncoder:
-    """The encoder that `python -m farpoint_training` trained, in evaluation mode."""
+    """The encoder with the shipped weights, in evaluation mode."""
     return load_encoder(DEFAULT)

@@ -1,18 +1,78 @@
-"""This process as one of several of a server: calls to and from the others, and shared state."""
+"""This process as one of several of a server: calls to and from the others, and shared state.
+
+State across calls is listed in docs/decisions/0016; what is added there needs a line here.
+"""
 
 import asyncio
+import fcntl
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import grpc
+from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, generate_latest
 
+from farpoint_server.app.services import Servicers
 from farpoint_server.config.limits import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.services.for_all import CHANGING, answer_for_all
-from farpoint_server.services.methods import Handler
-from farpoint_server.services.registration import Servicers
+from farpoint_server.transport.handlers import Context, Method
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
+
+# Seconds between two attempts to take the lock that another process holds.
+LOCK_POLL_S = 0.02
+Merge = Callable[[Mapping[int, Any]], Message]
+"""One answer of those of all processes by index, this one's first."""
+
+
+def _first(answers: Mapping[int, Any]) -> Any:
+    """The answer of processes that all answer the same."""
+    return next(iter(answers.values()))
+
+
+def _memory(answers: Mapping[int, Any]) -> Any:
+    merged = _by_process(answers, "devices")
+    merged.resident_bytes = sum(answer.resident_bytes for answer in answers.values())
+    return merged
+
+
+def _trims(answers: Mapping[int, Any]) -> Any:
+    return _by_process(answers, "trims")
+
+
+def _by_process(answers: Mapping[int, Any], field: str) -> Any:
+    """The entries of a field of all processes, each with the index of its process."""
+    merged = type(_first(answers))()
+    for index, answer in sorted(answers.items()):
+        for entry in getattr(answer, field):
+            entry.process = index
+        merged.MergeFrom(answer)
+    return merged
+
+
+class ForAll(NamedTuple):
+    """A method that is answered for all processes."""
+
+    merge: Merge
+    changes: bool = False
+    """Whether it changes something."""
+    in_order: bool = False
+    """Whether its changes are made in the same order in every process."""
+
+
+CHANGES_MODELS = ForAll(_first, changes=True, in_order=True)
+METHODS: Mapping[str, ForAll] = {
+    "/farpoint.v1.AdminService/GetMemory": ForAll(_memory),
+    "/farpoint.v1.AdminService/TrimMemory": ForAll(_trims, changes=True),
+    "/farpoint.v1.AdminService/LoadModel": CHANGES_MODELS,
+    "/farpoint.v1.AdminService/UnloadModel": CHANGES_MODELS,
+    "/inference.GRPCInferenceService/RepositoryModelLoad": CHANGES_MODELS,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": CHANGES_MODELS,
+}
+CHANGING = frozenset(path for path, method in METHODS.items() if method.changes)
 
 
 class PeerProcesses:
@@ -48,7 +108,7 @@ class PeerProcesses:
         server.add(methods)
         self._server = server
 
-    def wrap(self, path: str, handler: Handler) -> Handler:
+    def wrap(self, path: str, handler: Method) -> Method:
         """Wraps this process's handler of a path so that it answers for all processes."""
         if self._slot.is_alone:
             return handler
@@ -94,3 +154,44 @@ def _sources(models: Registry) -> list[str]:
     """The loaded models in the form of the setting `encoder`, for a new process."""
     sources = [(model.name, models.sources[model.name]) for model in models.models]
     return [DEFAULT if path is None else f"{name}={path}" for name, path in sources]
+
+
+def answer_for_all(peers: Peers, index: int, lock: Path, path: str, handler: Method) -> Method:
+    """A handler that answers a method of METHODS for all processes; another as it is.
+
+    This process answers first, so what it refuses reaches no other one. Changes in order hold
+    `lock`, a file of all processes.
+    """
+    if path not in METHODS:
+        return handler
+    method = METHODS[path]
+    answer: Any = handler.unary_unary
+
+    async def answer_all(request: Message, context: Context) -> Message:
+        async with _locked(lock) if method.in_order else nullcontext():
+            own = await answer(request, context)
+            data = request.SerializeToString()
+            if method.changes:
+                others = await peers.tell(path, data, context.time_remaining())
+            else:
+                others = await peers.ask(path, data)
+        return method.merge(
+            {index: own, **{i: type(own).FromString(raw) for i, raw in others.items()}}
+        )
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer_all, handler.request_deserializer, handler.response_serializer
+    )
+
+
+@asynccontextmanager
+async def _locked(path: Path) -> AsyncIterator[None]:
+    """Holds a lock that the kernel releases when its process ends."""
+    with path.open("wb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(LOCK_POLL_S)
+        yield

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 
 from farpoint_server.app.compute import Compute
 from farpoint_server.app.others import PeerProcesses
-from farpoint_server.app.services import add_gauges, make_services
+from farpoint_server.app.services import SERVICES, add_gauges, health_names, make_services
 from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
@@ -19,7 +19,6 @@ from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
-from farpoint_server.services.registration import SERVICES, health_names
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import UnaryCalls
 

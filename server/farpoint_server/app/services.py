@@ -1,10 +1,14 @@
-"""The pipeline, its servicers, and the gauges that show their state."""
+"""The pipeline, its servicers and their registration, and the gauges that show their state."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
+import grpc
 import torch
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 from prometheus_client import CollectorRegistry, Gauge
 
 from farpoint.v1 import sampling_pb2
@@ -13,19 +17,104 @@ from farpoint_server.app.compute import Compute
 from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import METHODS
+from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.admin import AdminServicer
+from farpoint_server.services import admin, sampling
+from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.pipeline import Pipeline
-from farpoint_server.services.registration import Servicers
-from farpoint_server.services.sampling import SamplingServicer
+from farpoint_server.transport import reflection
+from farpoint_server.transport.handlers import Method, Methods, refusals
 from farpoint_server.transport.health import Health
+from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
 from farpoint_server.transport.limits import Receiver
+from farpoint_server.transport.server import GrpcServers
+
+HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
+PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
+ADMIN = (admin.DESCRIPTOR,)
+SERVICES = (*PUBLIC, *ADMIN, HEALTH)
+"""Methods that can be called over HTTP, where registered."""
+ADMIN_ALONE = " is served only at the addresses of --admin-listen"
+Wrap: TypeAlias = Callable[[str, Method], Method]
+"""Given the path of a method and its handler: what is registered instead."""
+
+
+def register(
+    registry: HandlerRegistry,
+    service: ServiceDescriptor,
+    methods: Methods,
+    wrap: Wrap = lambda _, handler: handler,
+) -> None:
+    """Registers methods of a service."""
+    name = service.full_name
+    wrapped = {method: wrap(f"/{name}/{method}", handler) for method, handler in methods.items()}
+    registry.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, wrapped),))
+
+
+@dataclass(frozen=True)
+class Servicers:
+    """The servicers of all services."""
+
+    sampling: sampling.SamplingServicer
+    open_inference: open_inference.OpenInferenceServicer
+    admin: admin.AdminServicer
+    health: Health
+
+    def add_to(
+        self,
+        servers: GrpcServers,
+        http: UnaryCalls,
+        admin_over_http: bool,
+        wrap: Wrap = lambda _, handler: handler,
+    ) -> None:
+        """Registers every service; health is at each port, reflection at those of gRPC.
+
+        Args:
+            servers: Of gRPC.
+            http: Unary calls over HTTP.
+            admin_over_http: Whether these may administer.
+            wrap: Makes of a handler what answers for all processes.
+        """
+        inference, (administration,) = self.open_inference, ADMIN
+        public, is_public = Registries(servers.public, http), servers.admin is servers.public
+        register(public, sampling.DESCRIPTOR, self.sampling.methods())
+        register(public, open_inference.DESCRIPTOR, inference.inference())
+        register(public, open_inference.DESCRIPTOR, inference.descriptions(), wrap)
+        self.health.add_to(public)
+        for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
+            loading = inference.administration()
+            if administers:
+                register(registry, open_inference.DESCRIPTOR, loading, wrap)
+                register(registry, administration, self.admin.methods(), wrap)
+                continue
+            register(registry, open_inference.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
+            if registry is servers.public:  # where gRPC would say "Method not found!"
+                register(registry, administration, refusals(self.admin.methods(), ADMIN_ALONE))
+        if servers.admin is not None and not is_public:
+            for methods in (inference.descriptions(), inference.administration()):
+                register(servers.admin, open_inference.DESCRIPTOR, methods, wrap)
+            register(servers.admin, administration, self.admin.methods(), wrap)
+            self.health.add_to(servers.admin)
+            reflection.add_to(servers.admin, (open_inference.DESCRIPTOR, *ADMIN, HEALTH))
+        reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
+
+    def add_to_peers(self, registry: HandlerRegistry) -> None:
+        """Registers calls between the processes of a server, each for its own part."""
+        for methods in (self.open_inference.descriptions(), self.open_inference.administration()):
+            register(registry, open_inference.DESCRIPTOR, methods)
+        register(registry, admin.DESCRIPTOR, self.admin.methods())
+        self.health.add_to(registry)
+
+
+def health_names(settings: Settings) -> list[str]:
+    """The names in health: every service and every model."""
+    services = (*PUBLIC, *(ADMIN if settings.admin_listen else ()), HEALTH)
+    return [*(service.full_name for service in services), *reflection.SERVICES, fps.NAME]
 
 
 def make_services(
@@ -44,9 +133,9 @@ def make_services(
     info = _info(limits, compute)
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
-        SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
-        OpenInferenceServicer(pipeline, model_limits, repository, *streams),
-        AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
+        sampling.SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
+        open_inference.OpenInferenceServicer(pipeline, model_limits, repository, *streams),
+        admin.AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
         health,
     )
 
@@ -98,8 +187,8 @@ def _waits(compute: Compute) -> dict[str, Callable[[], float]]:
     batchers: dict[str, list[Batcher]] = {}
     for engine, batcher in zip(compute.engines, compute.batchers, strict=True):
         batchers.setdefault(str(engine.device), []).append(batcher)
-    return {device: partial(_least_wait, each) for device, each in batchers.items()}
 
+    def least_s(those: list[Batcher]) -> float:
+        return min(batcher.wait_ns for batcher in those) / 1e9
 
-def _least_wait(batchers: list[Batcher]) -> float:
-    return min(batcher.wait_ns for batcher in batchers) / 1e9
+    return {device: partial(least_s, each) for device, each in batchers.items()}

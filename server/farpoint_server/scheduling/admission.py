@@ -63,7 +63,7 @@ class Admission:
     def add(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
     ) -> None:
-        """Counts points and bytes; with `grows`, of a request that is already counted.
+        """Counts points and bytes, of a request that holds `own_points` and `own_size` already.
 
         Raises:
             OverloadedError: there is no room.

@@ -10,8 +10,8 @@ from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.errors import RETRY_MS, OverloadedError
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.methods import Answer, Methods, unary_methods
 from farpoint_server.services.sampling import describe_model
+from farpoint_server.transport.handlers import Answer, Methods, unary_methods
 
 DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 

@@ -20,10 +20,9 @@ from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
-from farpoint_server.services.methods import Methods, unary_methods
 from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.handlers import Context, Methods, unary_methods
 from farpoint_server.transport.limits import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]

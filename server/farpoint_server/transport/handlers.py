@@ -1,26 +1,36 @@
-"""Adapters of gRPC method handlers: every method as a coroutine function that reads messages."""
+"""gRPC method handlers: of unary methods, and every method as one that reads messages."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from farpoint_server.errors import DeadlinePassedError, InvalidRequestError, ServiceError
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    InvalidRequestError,
+    ServiceError,
+    UnsupportedError,
+)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Methods: TypeAlias = Mapping[str, Method]
+"""Handlers by the names of their methods."""
+Answer: TypeAlias = Callable[[Any], Message] | Callable[[Any], Awaitable[Message]]
 Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
 
 # Messages read here are small; handlers of large ones read them for themselves.
 MESSAGE_S = 10.0
 
 
-def adapt(
-    handler: "grpc.RpcMethodHandler[Any, Any]", guard: Callable[[Behavior], Behavior]
-) -> Handler:
+def adapt(handler: Method, guard: Callable[[Behavior], Behavior]) -> Handler:
     """A handler that runs a method's behavior behind `guard`, before any message is read.
 
     gRPC itself reads the one message of a method before it calls it; a call without a message would
@@ -42,7 +52,7 @@ def adapt(
     )
 
 
-def kind_of(handler: "grpc.RpcMethodHandler[Any, Any]") -> str:
+def kind_of(handler: Method) -> str:
     """ "unary_unary", "stream_unary", "unary_stream" or "stream_stream"."""
     sends = "stream" if handler.request_streaming else "unary"
     return f"{sends}_{'stream' if handler.response_streaming else 'unary'}"
@@ -126,3 +136,37 @@ def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], A
             return parse_error(data)
 
     return None if deserialize is None else parse
+
+
+def unary_methods(service: ServiceDescriptor, answers: Mapping[str, Answer]) -> Methods:
+    """Handlers that call a function with the message."""
+    return {
+        name: grpc.unary_unary_rpc_method_handler(
+            partial(_call, answer),
+            message_factory.GetMessageClass(service.methods_by_name[name].input_type).FromString,
+            _serialize,
+        )
+        for name, answer in answers.items()
+    }
+
+
+def refusals(names: Iterable[str], text: str) -> Methods:
+    """Handlers that answer UNIMPLEMENTED with their name and a text."""
+    # They read no message. On the wire a message and a stream of one are the same.
+    return {
+        name: grpc.stream_unary_rpc_method_handler(partial(_refuse, f"{name}{text}"))
+        for name in names
+    }
+
+
+async def _call(answer: Answer, request: Message, _: Context) -> Message:
+    response = answer(request)
+    return response if isinstance(response, Message) else await response
+
+
+async def _refuse(text: str, _: object, __: Context) -> None:
+    raise UnsupportedError(text)
+
+
+def _serialize(response: Message) -> bytes:
+    return response.SerializeToString()

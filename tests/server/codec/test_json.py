@@ -45,7 +45,8 @@ def message(*body):
 
 @pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
 def test_numbers_in_json_are_the_points(data):
-    read = message(*body(points(data=data), COUNT, id="7", parameters={"start_index": 4}))
+    parameters = {"start_index": 4, "priority": 2**63 - 1}
+    read = message(*body(points(data=data), COUNT, id="7", parameters=parameters))
     assert (read.request.model_name, read.request.id) == ("fps", "7")
     parsed = fps.parse_fps_request(read, LIMITS)
     np.testing.assert_array_equal(parsed.points.array(), CLOUD)

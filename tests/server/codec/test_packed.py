@@ -272,6 +272,9 @@ def test_the_largest_field_of_a_message_that_is_too_large_is_named():
 def test_an_upload_is_as_large_as_its_points():
     message = request(cloud(data=b""))
     assert upload_size(message, LIMITS, 104) == (6, 104)
+    points = tensor(np.zeros((6, 3), np.float32))
+    points.ClearField("data")
+    assert upload_size(pb.SampleRequest(points=points), LIMITS, 104) == (6, 72)
     with pytest.raises(InvalidRequestError, match="at most 103 bytes of points") as caught:
         upload_size(message, LIMITS, 103)
     assert caught.value.field == "packed_cloud"

@@ -224,11 +224,11 @@ def test_float64_is_not_shifted_for_a_method():
 
 @pytest.mark.parametrize(("exponent", "right"), [(53, True), (54, False), (1000, False)])
 def test_a_point_has_a_voxel_of_its_own_number(exponent, right):
-    points = np.array([[0, 0, -1.0], [np.nan, 0, 0]])
+    points = np.array([[0, 0, 999.0], [np.nan, 0, 0]])
     request = parsed(
         points=tensor(points),
         nonfinite_policy=pb.NONFINITE_POLICY_IGNORE,
-        **grid(voxel_size=2.0**-exponent),
+        **grid(voxel_size=2.0**-exponent, origin=[0, 0, 1000]),
     )
     if right:
         decode_sample_request(request)

@@ -5,9 +5,9 @@ import torch
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2
+from farpoint_server.app.others import METHODS
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
-from farpoint_server.services.for_all import METHODS
 from farpoint_server.services.open_inference.repository import ModelRepository
 
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.support.rpc import AbortError, CallContext, intercept, serving
 
 from farpoint_server import request_context
-from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
+from farpoint_server.app.services import ADMIN, HEALTH, PUBLIC
 from farpoint_server.transport.auth import Auth, scope_of
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight

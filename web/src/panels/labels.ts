@@ -21,7 +21,6 @@ const COLORS: Record<Coloring, string> = {
   intensity: "intensity",
   rgb: "its own colors",
   distance: "distance to the nearest sample",
-  cell: "Voronoi cell",
 };
 
 export function startLabels(): void {
@@ -67,13 +66,13 @@ function showChoices(): void {
     ...(cloud && !intensityOf(cloud) ? ["intensity"] : []),
     ...(cloud && !rgbOf(cloud) ? ["rgb"] : []),
   ];
-  const disabled = [...missing, ...(isComparing ? ["distance", "cell", "over"] : [])];
+  const disabled = [...missing, ...(isComparing ? ["distance", "over"] : [])];
   for (const radio of document.querySelectorAll<HTMLInputElement>("[name=color], [name=layout]"))
     radio.disabled = disabled.includes(radio.value);
   const names = missing.map((name) => (name === "rgb" ? "RGB" : name)).join(" or ");
   const reasons = [
     names && `This file has no ${names}.`,
-    isComparing && "Distances, cells and overlaid pictures are for a single sample.",
+    isComparing && "Distances and overlaid pictures are for a single sample.",
   ];
   element("color-hint", "p").textContent = reasons.filter(Boolean).join(" ");
   if (disabled.includes(settings.color.value)) settings.color.set("height");

@@ -1,21 +1,13 @@
-// Keeps the pictures at what is chosen: cloud, samples, colors, the inspected sample.
+// Keeps the pictures at what is chosen: cloud, samples, colors.
 
 import { bindRadios, element } from "../base/dom";
 import { followAll, Signal } from "../base/signal";
 import { isDark, theme } from "../base/theme";
 import { scene } from "../state/session";
 import { settings } from "../state/settings";
-import { left, picked, right } from "../state/shown";
+import { left, right } from "../state/shown";
 import { gather } from "../view/framing";
-import {
-  byCell,
-  byColumn,
-  byDistance,
-  pick,
-  faded,
-  type Legend,
-  type Painting,
-} from "../view/paint";
+import { byColumn, byDistance, pick, type Legend, type Painting } from "../view/paint";
 import { Viewer } from "../view/viewer";
 
 export const legend = new Signal<Legend | undefined>(undefined);
@@ -29,7 +21,6 @@ export function startPictures(): void {
   showSamples(viewer);
   keepPainted(viewer);
   startTools(viewer);
-  pickOnClick(canvas, viewer);
 }
 
 function showSamples(viewer: Viewer): void {
@@ -44,33 +35,18 @@ function showSamples(viewer: Viewer): void {
     const rows = now?.rows ?? [];
     viewer.compare(gather(scene.value?.framed.positions ?? new Float32Array(), rows), rows.length);
   });
-  followAll([picked, right.nearest], () => viewer.mark(picked.value, cellOf(picked.value)));
-}
-
-/** Rows of the points whose nearest sample is this one, if they are known. */
-function cellOf(sample: number | undefined): number[] {
-  const rows: number[] = [];
-  if (sample === undefined) return rows;
-  right.nearest.value?.assignment.forEach((of, row) => of === sample && rows.push(row));
-  return rows;
 }
 
 function keepPainted(viewer: Viewer): void {
   let painting: Painting | undefined;
-  const apply = (): void => {
-    if (!painting) return;
-    const { cloud, sample } = painting;
-    const isInspecting = picked.value !== undefined;
-    if (isInspecting) right.findNearest();
-    const compared = pick(cloud, left.shown.value?.rows ?? new Int32Array());
-    viewer.paint(isInspecting ? faded(cloud, viewer.backgroundBytes) : cloud, sample, compared);
-  };
   const repaint = (): void => {
     painting = paintingOf() ?? painting;
     legend.set(painting?.legend);
-    apply();
+    if (!painting) return;
+    const { cloud, sample } = painting;
+    viewer.paint(cloud, sample, pick(cloud, left.shown.value?.rows ?? new Int32Array()));
   };
-  const causes = [scene, right.shown, right.nearest, left.shown, settings.color, theme, picked];
+  const causes = [scene, right.shown, right.nearest, left.shown, settings.color, theme];
   followAll(causes, repaint);
 }
 
@@ -78,11 +54,10 @@ function keepPainted(viewer: Viewer): void {
 function paintingOf(): Painting | undefined {
   const [current, now, color] = [scene.value, right.shown.value, settings.color.value];
   if (!current) return undefined;
-  if (now && (color === "distance" || color === "cell")) {
+  if (now && color === "distance") {
     right.findNearest();
     const found = right.nearest.value;
-    const paint = color === "distance" ? byDistance : byCell;
-    return found && paint(found, now.rows.length, isDark());
+    return found && byDistance(found, now.rows.length, isDark());
   }
   const indices = now?.sample.indices ?? new Int32Array();
   return byColumn(current.cloud, current.framed, indices, color, isDark());
@@ -107,14 +82,5 @@ function startTools(viewer: Viewer): void {
   element("reset", "button").addEventListener("click", () => {
     viewer.orbit.reset();
     viewer.move();
-  });
-}
-
-/** A press that hardly moves is a click, not a turn of the view. */
-function pickOnClick(canvas: HTMLCanvasElement, viewer: Viewer): void {
-  let pressed = { x: 0, y: 0 };
-  canvas.addEventListener("pointerdown", ({ offsetX: x, offsetY: y }) => (pressed = { x, y }));
-  canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
-    if (Math.hypot(x - pressed.x, y - pressed.y) <= 4) picked.set(viewer.sampleAt(x, y));
   });
 }

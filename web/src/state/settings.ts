@@ -31,7 +31,7 @@ const CHOICES: Record<string, readonly string[]> = {
   method: METHODS,
   compare: ["none", ...METHODS],
   nonfinite: ["ignore", "reject"],
-  color: ["height", "intensity", "rgb", "distance", "cell"],
+  color: ["height", "intensity", "rgb", "distance"],
   layout: ["beside", "over"],
 };
 

@@ -1,4 +1,4 @@
-// The samples that are shown: how many of them, their covering radius, the inspected one.
+// The samples that are shown: how many of them, their covering radius.
 
 import { followAll, Signal } from "../base/signal";
 import { Assigner } from "../nearest/assigner";
@@ -63,7 +63,3 @@ export class Side {
 
 export const right = new Side(sampled);
 export const left = new Side(compared);
-/** The inspected sample, by its number in order of choice. */
-export const picked = new Signal<number | undefined>(undefined);
-
-right.shown.onChange(() => picked.set(undefined));

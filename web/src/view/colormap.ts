@@ -71,15 +71,3 @@ export function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [numb
   const at = (part: number): number => sorted[Math.round(part * (sorted.length - 1))]!;
   return [at(low), at(high)];
 }
-
-/** A color for a sample, unlike those of the samples next to it in order. */
-export function cellColor(sample: number, dark: boolean): [number, number, number] {
-  const hue = (sample * 0.618033988749895) % 1;
-  const light = (dark ? 0.62 : 0.42) + 0.16 * ((sample * 0.7548776662466927) % 1);
-  const chroma =
-    (1 - Math.abs(2 * light - 1)) * (0.45 + 0.25 * ((sample * 0.5698402909980532) % 1));
-  return [0, 8, 4].map((shift) => {
-    const k = (shift + hue * 12) % 12;
-    return Math.round(255 * (light - chroma * Math.max(-1, Math.min(k - 3, 9 - k, 1)) * 0.5));
-  }) as [number, number, number];
-}

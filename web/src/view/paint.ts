@@ -2,10 +2,10 @@
 
 import type { Cloud, Values } from "../cloud/cloud";
 import type { Nearest } from "../nearest/nearest";
-import { cellColor, colormap, paint, range, type Map256 } from "./colormap";
+import { colormap, paint, range, type Map256 } from "./colormap";
 import type { Framed } from "./framing";
 
-export type Coloring = "height" | "intensity" | "rgb" | "distance" | "cell";
+export type Coloring = "height" | "intensity" | "rgb" | "distance";
 
 /** A title alone, or one with a scale. */
 export interface Legend {
@@ -103,20 +103,4 @@ export function byDistance(nearest: Nearest, samples: number, dark: boolean): Pa
     sample: paint(reach, 0, high, map),
     legend: { title: "Distance to the nearest sample", scale: { low: 0, high, map } },
   };
-}
-
-/** Colors each point as its nearest sample. */
-export function byCell({ assignment }: Nearest, samples: number, dark: boolean): Painting {
-  const sample = new Uint8Array(3 * samples);
-  for (let i = 0; i < samples; i++) sample.set(cellColor(i, dark), 3 * i);
-  const cloud = new Uint8Array(3 * assignment.length);
-  assignment.forEach((of, i) => {
-    for (let k = 0; k < 3; k++) cloud[3 * i + k] = of < 0 ? 0 : sample[3 * of + k]!;
-  });
-  return { cloud, sample, legend: { title: "Each point in the color of its sample" } };
-}
-
-/** Colors that are nearly those of the background. */
-export function faded(colors: Uint8Array, background: readonly number[]): Uint8Array {
-  return colors.map((value, i) => 0.25 * value + 0.75 * background[i % 3]!);
 }

@@ -1,25 +1,19 @@
 // Two pictures with one camera: the cloud, or a sample to compare with, and the sample.
 
-import { Color, Vector3 } from "three";
+import { Color } from "three";
 import { Detail } from "./detail";
-import { gather, type Framed } from "./framing";
+import { type Framed } from "./framing";
 import { Orbit } from "./orbit";
 import { Painter, panesOf, type Pane } from "./painter";
 import { PointSet, mixedRows } from "./points";
 import type { Signal } from "../base/signal";
 
-const MARK = [235, 64, 110];
-/** Pixels between a click and the sample that it chooses. */
-const NEAR = 14;
-
-/** A sample that is drawn: all positions in order of choice, and how many of them are shown. */
+/** A sample that is drawn: all points in order of choice, and how many of them are shown. */
 class Chosen {
   readonly points = new PointSet(true);
-  positions: Float32Array = new Float32Array();
   shown = 0;
 
   replace(positions: Float32Array): void {
-    this.positions = positions;
     this.points.replace(positions);
     this.shown = positions.length / 3;
   }
@@ -33,9 +27,6 @@ export class Viewer {
   private readonly cloud = new PointSet(false);
   private readonly sample = new Chosen();
   private readonly compared = new Chosen();
-  private readonly marked = new PointSet(true);
-  private readonly cell = new PointSet(false);
-  private positions: Float32Array = new Float32Array();
   private readonly background = new Color();
   private readonly detail = new Detail(() => this.draw());
   private rows = 0;
@@ -47,8 +38,6 @@ export class Viewer {
     private readonly view: Signal<string>,
   ) {
     this.painter = new Painter(canvas);
-    // Visible behind other points too.
-    for (const points of [this.marked, this.cell]) points.material.depthTest = false;
     this.orbit = new Orbit(canvas, () => this.move());
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
@@ -60,7 +49,6 @@ export class Viewer {
   /** Shows the first cloud as the link says, any other from its first view. */
   showCloud(framed: Framed): void {
     const order = mixedRows(framed.finite);
-    this.positions = framed.positions;
     this.cloud.replace(framed.positions, order);
     this.rows = order.length;
     this.showSample(new Float32Array());
@@ -74,7 +62,7 @@ export class Viewer {
 
   showSample(positions: Float32Array): void {
     this.sample.replace(positions);
-    this.mark(undefined, []);
+    this.draw();
   }
 
   /** Shows a sample in the place of the cloud; without points shows the cloud again. */
@@ -98,23 +86,9 @@ export class Viewer {
     this.draw();
   }
 
-  /** Draws one sample larger, and the points of its cell over all others. */
-  mark(sample: number | undefined, cell: ArrayLike<number>): void {
-    this.marked.replace(gather(this.sample.positions, sample === undefined ? [] : [sample]));
-    this.cell.replace(gather(this.positions, cell));
-    this.marked.paint(Uint8Array.from(MARK));
-    this.cell.paint(Uint8Array.from({ length: 3 * cell.length }, (_, i) => MARK[i % 3]!));
-    this.draw();
-  }
-
   setBackground(color: string): void {
     this.background.set(color);
     this.draw();
-  }
-
-  /** Red, green and blue of the background, 0 to 255. */
-  get backgroundBytes(): number[] {
-    return this.background.toArray().map((part) => 255 * part);
   }
 
   /** Draws fewer points while the view moves, if all of them would be slow. */
@@ -150,15 +124,9 @@ export class Viewer {
     const drawn = beside + this.sample.points.limit(this.detail.of(this.sample.shown));
     this.canvas.dataset.drawn = String(drawn);
     const camera = this.orbit.ready();
-    const first = this.compared.shown ? [this.compared.points] : [this.cloud, this.cell];
-    this.painter.draw(this.background, left, camera, first, true);
-    this.painter.draw(
-      this.background,
-      right,
-      camera,
-      [this.sample.points, this.marked],
-      right !== left,
-    );
+    const first = this.compared.shown ? this.compared.points : this.cloud;
+    this.painter.draw(this.background, left, camera, [first], true);
+    this.painter.draw(this.background, right, camera, [this.sample.points], right !== left);
     return drawn;
   }
 
@@ -174,38 +142,12 @@ export class Viewer {
     const style = { reference, fade: 0, background };
     const fade = this.layout === "over" ? 0.5 : 0;
     this.cloud.restyle({ ...style, size: unit * sparse, fade });
-    this.cell.restyle({ ...style, size: unit * sparse });
     for (const { points, shown } of [this.sample, this.compared])
       points.restyle({ ...style, size: unit * Math.max(larger(shown), 1.3 * sparse) });
-    this.marked.restyle({ ...style, size: unit * larger(this.sample.shown) + 9 * scale });
   }
 
   private panes(): readonly [Pane, Pane] {
     const { clientWidth, clientHeight } = this.canvas;
     return panesOf(clientWidth, clientHeight, this.layout === "over");
-  }
-
-  /** The sample nearest to a place on the canvas, if one is near. */
-  sampleAt(x: number, y: number): number | undefined {
-    const camera = this.orbit.ready();
-    const bottom = this.canvas.clientHeight - y;
-    const pane = this.panes().find(
-      (each) =>
-        x >= each.x && x < each.x + each.width && bottom >= each.y && bottom < each.y + each.height,
-    );
-    if (!pane) return undefined;
-    const seen = new Vector3();
-    let best: number | undefined;
-    let nearest = NEAR ** 2;
-    for (let i = 0; i < this.sample.shown; i++) {
-      seen.fromArray(this.sample.positions, 3 * i).project(camera);
-      if (Math.abs(seen.z) > 1) continue;
-      const dx = pane.x + ((seen.x + 1) / 2) * pane.width - x;
-      const dy = pane.y + ((seen.y + 1) / 2) * pane.height - bottom;
-      // Of those at the same place, the one in front.
-      const away = dx * dx + dy * dy + 4 * seen.z;
-      if (away < nearest) [nearest, best] = [away, i];
-    }
-    return best;
   }
 }

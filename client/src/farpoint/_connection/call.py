@@ -1,4 +1,4 @@
-"""One call of a client: request id, deadline, and its failures as exceptions of this package."""
+"""One call of a client: request id, deadline, and conversion of its failures."""
 
 import time
 import uuid
@@ -24,7 +24,7 @@ _NOT_REACHED = ("failed to connect", "connection refused", "resolution failed", 
 
 @dataclass(frozen=True)
 class CallContext:
-    """Request id, deadline and start of one call of a client, however many RPCs it makes."""
+    """Request id, deadline and start of one call of a client, which may make several RPCs."""
 
     timeout: float | None
     """Seconds from the start; None is without limit."""
@@ -35,7 +35,7 @@ class CallContext:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Sent with each RPC of the call."""
+        """Metadata of each RPC of the call."""
         return ((REQUEST_ID_KEY, self.request_id),)
 
     def remaining_s(self) -> float | None:
@@ -45,11 +45,11 @@ class CallContext:
         return max(0.0, self.started + self.timeout - time.perf_counter())
 
     def rpc_options(self) -> dict[str, Any]:
-        """Keyword arguments of a stub's method: an RPC may take what is left of the call's time."""
+        """Keyword arguments of a stub's method, with the remaining time of the call."""
         return {"timeout": self.remaining_s(), "metadata": self.metadata}
 
     def read_timings(self, timings: pb.Timings) -> Timings:
-        """The server's measurements, and what is left of the time since the call began."""
+        """The server's measurements, and the rest of the time since the call started."""
         total_ms = (time.perf_counter() - self.started) * 1e3
         return Timings(
             queue_ms=timings.queue_ms,
@@ -60,7 +60,7 @@ class CallContext:
         )
 
     def failure(self, error: grpc.RpcError) -> FarpointError:
-        """The exception for a failed RPC, with what only the caller's side knows."""
+        """The exception for a failed RPC, with hints from the client's side."""
         failure = from_rpc_error(error, self.request_id)
         if isinstance(failure, DeadlineExceededError):
             waited = time.perf_counter() - self.started
@@ -79,7 +79,7 @@ class CallContext:
 def start_call(
     timeout: float | None, default: float | None = None, target: str = ""
 ) -> CallContext:
-    """A call that begins now, with its own timeout in seconds, or else the client's."""
+    """A call that starts now, with its timeout in seconds or the client's."""
     timeout = default if timeout is None else timeout
     if timeout is not None and not timeout > 0:
         raise InvalidArgumentError(

@@ -81,7 +81,7 @@ class Balance:
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
-        """Of a channel."""
+        """Load balancing and retries of a channel."""
         config = ("grpc.service_config", json.dumps(self._service_config()))
         return (config, ("grpc.enable_retries", int(self.retry_budget > 0)))
 
@@ -122,7 +122,7 @@ def open_channel(
 def open_aio_channel(
     target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
 ) -> grpc.aio.Channel:
-    """As `open_channel`, for asyncio; to be called with the loop running."""
+    """Like `open_channel`, for asyncio; call it while the loop runs."""
     channel: grpc.aio.Channel = _open(grpc.aio, target, security, balance)
     return channel
 

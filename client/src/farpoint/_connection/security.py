@@ -32,7 +32,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Security:
-    """Credentials and options of a channel; without credentials it is in plain text."""
+    """Credentials and options of a channel; plain text without credentials."""
 
     credentials: grpc.ChannelCredentials | None = None
     options: tuple[tuple[str, Any], ...] = ()
@@ -44,7 +44,7 @@ def read_security(
     token: str | None = None,
     credentials: grpc.ChannelCredentials | None = None,
 ) -> Security:
-    """Security of a client's arguments.
+    """The security for a client's arguments.
 
     Raises:
         InvalidArgumentError: they contradict each other, a file cannot be used, or the token
@@ -76,7 +76,7 @@ def _tls_credentials(tls: Tls) -> grpc.ChannelCredentials:
 
 
 def _check(tls: Tls) -> None:
-    """gRPC itself would say of a wrong file only that no server can be reached."""
+    """Checks a file, because gRPC would only report that no server can be reached."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -111,7 +111,7 @@ def _with_token(credentials: grpc.ChannelCredentials, token: str | None) -> grpc
 
 
 def _local(target: str) -> grpc.ChannelCredentials:
-    """Credentials for a peer on this machine: plain, and gRPC makes sure that it is there."""
+    """Plain credentials for a peer on this machine, which gRPC enforces."""
     if target.startswith("unix:"):
         return grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
     if not all(map(_is_loopback, target.split(","))):

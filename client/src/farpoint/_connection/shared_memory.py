@@ -1,4 +1,4 @@
-"""Shared memory, a sealed memfd handed over on a Unix socket, for the points of large requests."""
+"""Shared memory for the points of large requests: a sealed memfd, passed over a Unix socket."""
 
 import mmap
 import os
@@ -31,7 +31,7 @@ UNKNOWN_REGION = ".shared_memory.region"
 
 
 class Region:
-    """A memory object without a name, and the connection through which the server knows it.
+    """A memfd and the connection for which the server keeps it.
 
     The server unmaps it when the connection ends, also because this process is killed.
     """
@@ -57,14 +57,14 @@ class Region:
         return False
 
     def write(self, parts: list[Array]) -> None:
-        """Arrays of one type and one row shape, stacked from the beginning on."""
+        """Writes arrays of one type and one row shape, stacked from the start."""
         rows = sum(len(part) for part in parts)
         shape = (rows, *parts[0].shape[1:])
         stacked = np.ndarray(shape, parts[0].dtype, self._memory)
         np.concatenate(parts, out=stacked)
 
     def withdraw(self, context: CallContext) -> None:
-        """Takes it back and waits until the server can take another."""
+        """Withdraws it and waits until the server can accept another."""
         with suppress(OSError):  # which a passed deadline is too: what follows meets it again
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_wait_s(context))
@@ -72,13 +72,13 @@ class Region:
         self.close()
 
     def close(self) -> None:
-        """Takes it back."""
+        """Withdraws it."""
         self._connection.close()
         self._memory.close()
 
 
 class SharedMemory:
-    """Regions of one client; each serves one request at a time. Threads may share it."""
+    """Regions of one client, each for one request at a time; thread-safe."""
 
     def __init__(self, address: str) -> None:
         if not address.startswith("unix:"):
@@ -103,7 +103,7 @@ class SharedMemory:
         return Region(self._path, _rounded(size), context)
 
     def give(self, region: Region) -> None:
-        """A region that no request needs any more."""
+        """Releases a region."""
         with self._lock:
             if not self._is_closed:
                 self._free.append(region)
@@ -111,7 +111,7 @@ class SharedMemory:
         region.close()
 
     def close(self) -> None:
-        """Takes all regions back; those in use when they are given."""
+        """Withdraws all regions; those in use when they are released."""
         with self._lock:
             self._is_closed = True
             free, self._free = self._free, []
@@ -119,7 +119,7 @@ class SharedMemory:
             region.close()
 
     def forget(self) -> None:
-        """In a forked child: lets go of the parent's regions, which the parent goes on using.
+        """Forgets the parent's regions in a forked child; the parent continues to use them.
 
         The lock is not taken, as a thread of the parent may have held it when it forked.
         """
@@ -127,14 +127,14 @@ class SharedMemory:
             region.close()
 
     def _pop(self, size: int) -> Region | None:
-        """Of the free ones the last used that is large enough, or else the first."""
+        """The last used free region that is large enough, or else the first."""
         with self._lock:
             large = [i for i, region in enumerate(self._free) if region.size >= size]
             return self._free.pop(large[-1] if large else 0) if self._free else None
 
 
 class Lease:
-    """The regions of one call, given back when the call ends.
+    """The regions of one call, released when the call ends.
 
     A task that is cancelled ends its call while a thread may still wait for the server or write:
     then it is that thread that gives the region back, so that no other call writes there before.
@@ -187,7 +187,7 @@ class Lease:
             ) from error
 
     def _give_back(self) -> None:
-        """Of the thread that writes and the task whose call ends, the later one does it."""
+        """Releases the region, after both the write and the call have ended."""
         with self._lock:
             if self._is_writing:
                 return
@@ -197,7 +197,7 @@ class Lease:
 
 
 def _rounded(size: int) -> int:
-    """With up to a quarter to spare, as the next cloud may be a little larger.
+    """Size with a reserve of up to a quarter, because the next cloud may be slightly larger.
 
     The kernel spends no memory on what is not written.
     """
@@ -206,7 +206,7 @@ def _rounded(size: int) -> int:
 
 
 def _memory_object(size: int) -> int:
-    """A file descriptor of `size` bytes that cannot become fewer, as servers want it."""
+    """A file descriptor of `size` bytes that cannot shrink, as the server requires."""
     import fcntl  # there is none on Windows
 
     descriptor = os.memfd_create("farpoint", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -1,4 +1,4 @@
-"""Targets: one of gRPC's, or a list of servers, which becomes one of gRPC's too."""
+"""Targets: a gRPC target, or a list of servers, which becomes one."""
 
 import ipaddress
 import re
@@ -22,7 +22,7 @@ _MAX_PORT = 65535
 
 
 def checked_target(target: Target) -> str:
-    """A target as one string, a list separated by commas; the port is 50051 where none is named."""
+    """A target as one string; a list is separated by commas, and the default port is 50051."""
     if not isinstance(target, str):
         target = _joined(target)
     servers = target.split(",")
@@ -42,13 +42,13 @@ def _with_port(server: str) -> str:
 
 
 def split_target(target: str) -> list[str]:
-    """The servers of a list; the target itself where it is none."""
+    """The servers of a list; the target itself if it is not a list."""
     addresses = [part.strip() for part in target.split(",")]
     return addresses if all(map(_is_address, addresses)) else [target]
 
 
 def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The target for gRPC of a checked one, and the channel options that belong to it.
+    """The gRPC target of a checked target, and its channel options.
 
     gRPC takes lists of numbers alone, so names in a list are looked up now, once.
     """
@@ -69,7 +69,7 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _look_up(server: str) -> list[tuple[_Address, int]]:
-    """Addresses of "HOST:PORT"; none of a name that is not known now."""
+    """Addresses of "HOST:PORT"; none for an unknown name."""
     host, _, port = server.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)

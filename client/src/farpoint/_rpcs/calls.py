@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Stubs:
-    """The generated stubs of one channel, sync or asyncio as the channel is."""
+    """The generated stubs of one channel, synchronous or asynchronous."""
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
         self.sampling: Any = sampling_pb2_grpc.SamplingServiceStub(channel)

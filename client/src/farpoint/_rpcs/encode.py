@@ -16,7 +16,7 @@ from farpoint.v1 import sampling_pb2 as pb
 
 
 class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
-    """One cloud or a batch through a model; the arguments are those of `Client.encode`."""
+    """Encoding of one cloud or a batch; the arguments are those of `Client.encode`."""
 
     method = attrgetter("sampling.Encode")
     request: pb.EncodeRequest
@@ -43,7 +43,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
                 self.request.attributes.CopyFrom(to_tensor(columns))
 
     def read(self, response: pb.EncodeResponse, context: CallContext) -> Encoding | list[Encoding]:
-        """One `Encoding`, or a list where a batch was asked for."""
+        """One `Encoding`, or a list for a batch."""
         timings = context.read_timings(response.timings)
         by_stage = [self._stages(stage) for stage in response.stages]
         encodings = [
@@ -100,7 +100,7 @@ def _in_common_width(attributes: list[CloudAttributes]) -> list[Array]:
 
 
 def _channels(values: CloudAttributes) -> Array:
-    """(N, A) float32 of an array (N, A) or (N,), or of a dict of such in its order."""
+    """(N, A) float32 from an array (N, A) or (N,), or from a dict of arrays in order."""
     if isinstance(values, dict) and values:
         return np.concatenate([_channels(value) for value in values.values()], axis=1)
     array = np.asarray(values)

@@ -1,4 +1,4 @@
-"""ModelInfer of the Open Inference Protocol: a request of arrays, and an `Inference` from it."""
+"""The RPC ModelInfer: its request from arrays, and an `Inference` from its response."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""Packed clouds of one call as one message, whose data is the bytes that they lie in."""
+"""Packed clouds of one call as one message with their bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class PackedBatch:
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
     def describe(self, request: pb.SampleRequest, lease: Lease | None) -> list[memoryview]:
-        """Describes the clouds in a request; their data, which is still to be put there.
+        """Describes the clouds in a request and returns their data, which is not in it yet.
 
         Returns:
             Pieces, one after the other; none if the request refers to shared memory that has them.
@@ -60,7 +60,7 @@ class PackedBatch:
 
 
 def packed_batch(points: object, attributes: Any) -> PackedBatch | None:
-    """The packed clouds of a call; None if some are none, or if they cannot be one message."""
+    """The packed clouds of a call; None if some are not packed or they do not fit one message."""
     single = not isinstance(points, (list, tuple))
     clouds: list[PackedCloud] = []
     values: Iterable[Any] = points if isinstance(points, (list, tuple)) else [points]
@@ -100,7 +100,7 @@ def _fields(cloud: PackedCloud) -> list[packed_cloud_pb2.PackedField]:
 
 
 def _without_gaps(cloud: PackedCloud) -> memoryview:
-    """The bytes of the points, in place where nothing is between the rows."""
+    """The bytes of the points, without a copy if the rows have no gaps."""
     row = cloud.width * cloud.point_step
     if cloud.height == 1 or cloud.row_step == row:
         view: memoryview = cloud.data[: cloud.size]

@@ -112,7 +112,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return head
 
     def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
-        """One `Sample`, or a list where a batch was asked for."""
+        """One `Sample`, or a list for a batch."""
         self._check(response)
         has_distances, batch = self.head.return_distances, self.batch
         tensors = [response.indices, *([response.distances] * has_distances)]
@@ -141,7 +141,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return samples[0] if batch.single else samples
 
     def _is_shifted(self, response: pb.SampleResponse) -> bool:
-        """Whether the server sampled around origins of its own, as it does in float64."""
+        """Whether the server shifts the clouds to origins, as it does with float64."""
         if not self.head.return_distances:
             return False
         if isinstance(self.batch, PackedBatch):
@@ -177,7 +177,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 def check_choice(
     m: object, start: object, nonfinite: str, radius: float | None, method: Method | None
 ) -> None:
-    """Raises InvalidArgumentError for arguments that are wrong for every cloud."""
+    """Raises InvalidArgumentError for arguments that are invalid for every cloud."""
     if nonfinite not in _NONFINITE:
         raise InvalidArgumentError(
             f'nonfinite must be "reject" or "ignore", got {nonfinite!r}', field="nonfinite_policy"
@@ -191,7 +191,7 @@ def check_choice(
 def split_rows(
     indices: Array, lengths: Sequence[int], clouds: Sequence[Sized]
 ) -> list[NDArray[np.int64]]:
-    """The chosen rows of each cloud; raises InternalError for numbers that are no rows of it."""
+    """The sampled rows of each cloud; raises InternalError for invalid rows."""
     if indices.dtype.kind not in "iu":
         raise InternalError(f"the server answered with indices of type {indices.dtype}")
     parts = np.split(indices.astype(np.int64), np.cumsum(lengths)[:-1])

@@ -1,4 +1,4 @@
-"""Requests put together by hand around a payload, which is copied once: into what gRPC sends.
+"""Requests serialized by hand around a payload, which is copied only once, into gRPC's buffer.
 
 protobuf takes payloads as `bytes` alone, and copies them into a message, out of it into another one
 around it, and once more when it is serialized.
@@ -57,7 +57,7 @@ def in_stream(
 
 
 def take_serialized(stub: Any, channel: Any) -> None:
-    """Lets a generated stub of SamplingService send a `SerializedRequest` as well."""
+    """Lets a generated stub of SamplingService also send a `SerializedRequest`."""
     stub.Sample = channel.unary_unary(
         f"/{_SERVICE}/Sample",
         request_serializer=operator.methodcaller("SerializeToString"),
@@ -79,6 +79,6 @@ def _field(number: int, chunks: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _varint(value: int) -> bytes:
-    """A number as protobuf writes it."""
+    """A number as a protobuf varint."""
     low = value & 0x7F
     return bytes([low]) if value < 0x80 else bytes([low | 0x80]) + _varint(value >> 7)

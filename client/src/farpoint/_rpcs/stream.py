@@ -27,7 +27,7 @@ Request: TypeAlias = pb.SampleStreamRequest | SerializedRequest
 
 @dataclass(frozen=True)
 class _Entry:
-    """A cloud: its place among the caller's, its place on the wire, and what was made of it."""
+    """A cloud: its index for the caller, its index on the wire, and its request."""
 
     index: int
     request_index: int
@@ -63,7 +63,7 @@ class SampleStreamRpc:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of the stub's method: its time begins when the answers are read."""
+        """Keyword arguments of the stub's method; the timeout starts when the answers are read."""
         return {"timeout": self.context.timeout, "metadata": self.context.metadata}
 
     def requests(self, clouds: Iterable[object]) -> Iterator[Request]:
@@ -78,7 +78,7 @@ class SampleStreamRpc:
     async def requests_async(
         self, clouds: Iterable[object] | AsyncIterable[object]
     ) -> AsyncIterator[Request]:
-        """As `requests`."""
+        """Like `requests`."""
         try:
             index = 0
             async for points in _each(clouds):
@@ -90,7 +90,7 @@ class SampleStreamRpc:
         self._is_complete = True
 
     def read(self, response: pb.SampleStreamResponse) -> Iterator[StreamedSample]:
-        """The answer, after those to clouds before it that were never sent."""
+        """The answer, after those to earlier clouds that were never sent."""
         while True:
             if not self._entries:
                 raise InternalError(
@@ -175,7 +175,7 @@ class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
 
 
 def within_limit(rpc: SampleRpc, limit: int | None) -> UnaryRpc[Any, Sample | list[Sample]]:
-    """`rpc` itself if it is no message of more than `limit` bytes, else its upload."""
+    """`rpc` if its message has at most `limit` bytes, else its upload."""
     if limit is None or rpc.request.ByteSize() <= limit:
         return rpc
     return UploadRpc(rpc, limit)

@@ -1,4 +1,4 @@
-"""The command `farpoint`; its modules are imported after Ctrl-C is taken care of."""
+"""The command `farpoint`; its modules are imported after Ctrl-C is handled."""
 
 import gc
 import os

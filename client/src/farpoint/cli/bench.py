@@ -51,7 +51,7 @@ class Kind:
 
     @classmethod
     def parse(cls, text: str) -> "Kind":
-        """From "POINTS:SAMPLES" or "POINTS:SAMPLES:SHARE"."""
+        """Parses "POINTS:SAMPLES" or "POINTS:SAMPLES:SHARE"."""
         match = _SIZE.fullmatch(text)
         if match:
             kind = cls(int(match[1]), int(match[2]), float(match[3] or 1))
@@ -66,14 +66,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When calls are due and which kind each is of; the same for the same seed."""
+    """Times and kinds of calls, determined by the seed."""
 
     due_s: NDArray[np.float64]
     kinds: NDArray[np.int64]
 
     @classmethod
     def poisson(cls, rate: float, seconds: float, shares: Sequence[float], seed: int) -> "Arrivals":
-        """Independent callers, `rate` calls a second of all of them, for some seconds."""
+        """Independent callers that send `rate` calls per second together, for some seconds."""
         random = np.random.default_rng(seed)
         count = max(1, int(random.poisson(rate * seconds)))
         due_s = np.sort(random.uniform(0, seconds, count))
@@ -98,14 +98,14 @@ class Measured:
     errors: list[str] = field(default_factory=list)
 
     def percentile_ms(self, percent: float) -> float:
-        """Of the latencies: the least that as many percent of the calls kept."""
+        """The latency that this percentage of the calls kept."""
         ordered = sorted(self.latency_ms)
         return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rate, and how it went; `percent` of the calls must keep the target."""
+    """The result of one rate; `percent` of the calls must meet the target."""
 
     offered_per_s: float
     measured: Measured
@@ -114,17 +114,17 @@ class Step:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the target was; a call that fails does not keep it."""
+        """Whether the target was met; failed calls do not meet it."""
         return self.measured.percentile_ms(self.percent) <= self.target_ms
 
     @property
     def is_late(self) -> bool:
-        """Whether it was missed by a generator that could not keep up."""
+        """Whether the generator was too slow."""
         late_ms = float(np.percentile(self.measured.late_ms, self.percent))
         return not self.is_kept and late_ms > _MAX_LATE * self.target_ms
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; a latency is null where calls failed."""
+        """The result for JSON; a latency is null if calls failed."""
         measured = self.measured
         latencies = {f"p{p}_ms": measured.percentile_ms(p) for p in (50, 90, 99)}
         errors = sorted(set(measured.errors))
@@ -140,7 +140,7 @@ class Step:
 
 
 async def offer(call: Call, requests: Sequence[bytes], arrivals: Arrivals) -> Measured:
-    """Makes every call when it is due, and waits for all answers."""
+    """Sends every call when it is due and waits for all answers."""
     measured, begun = Measured(), time.perf_counter()
     running: set[asyncio.Task[None]] = set()
 
@@ -211,7 +211,7 @@ def sustained(steps: Sequence[Step]) -> float | None:
 
 
 def run(connection: Connection, arguments: BenchArguments) -> None:
-    """Measures and reports."""
+    """Runs the benchmark and prints its result."""
     kinds = [Kind.parse(size) for size in arguments.sizes or ["16384:1024"]]
     requests = make_requests(kinds, arguments.cloud, seed=0)
     steps = []
@@ -247,7 +247,7 @@ def _step(
     arguments: BenchArguments,
     rate: float,
 ) -> Step:
-    """A rate, offered by several processes, of which each has its own callers."""
+    """A rate offered by several processes with callers of their own."""
     count = arguments.processes
     offered = partial(_measure, connection, requests, kinds, arguments, rate / count)
     parts = list(pool.map(offered, range(count)))

@@ -1,4 +1,4 @@
-"""Failures in one line of the command's own words, or one JSON object, and their exit codes."""
+"""Failures as one line in terms of the command line, or one JSON object, with exit codes."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def explain(error: FarpointError) -> str:
-    """The message in words of the command line."""
+    """The message in terms of the command line."""
     message = str(error)
     for word, flag in _WORDS.items():
         message = message.replace(word, flag)
@@ -40,7 +40,7 @@ def as_json(error: Exception, message: str, **where: str) -> str:
 
 
 def report(error: FarpointError, *, in_json: bool) -> int:
-    """Prints a failure, and a hint where there is one; the exit code."""
+    """Prints a failure with a hint, if there is one; returns the exit code."""
     if in_json:
         print(as_json(error, explain(error)))
     else:

@@ -1,4 +1,4 @@
-"""`farpoint info FILE`: what a cloud file holds."""
+"""`farpoint info FILE`: description of a cloud file."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,7 @@ def show(memory: Memory, *, as_json: bool) -> None:
 
 
 def trim(client: Client) -> None:
-    """Has the server give cached memory back, and prints how much."""
+    """Makes the server return cached memory and prints how much."""
     for done in client.trim_memory():
         print(
             f"{_name(done)}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
@@ -41,7 +41,7 @@ def save_snapshot(client: Client, path: Path) -> None:
 
 
 def _name(of: DeviceMemory | Trim) -> str:
-    """The device, and the process where it is not the first."""
+    """The device, and the process unless it is the first."""
     return f"{of.device} of process {of.process}" if of.process else of.device
 
 

@@ -1,4 +1,4 @@
-"""Cloud files: read a cloud, write some of its rows with all that the file knew about them.
+"""Cloud files: reads a cloud, and writes some of its rows with all their attributes.
 
     cloud = farpoint.io.read_cloud("scan.laz")
     sample = client.sample(cloud.points, 1024)
@@ -38,7 +38,7 @@ def read_cloud(
     topic: str | None = None,
     message: int = 0,
 ) -> Cloud:
-    """The cloud in a file; the suffix says the format.
+    """Reads a cloud from a file; the suffix selects the format.
 
     Args:
         path: a file, or the folder of a rosbag2 recording.
@@ -62,7 +62,7 @@ def read_cloud(
 
 
 def read_with(path: Path, options: ReadOptions) -> Cloud:
-    """As `read_cloud`, with the options in one."""
+    """Like `read_cloud`, with the options as one object."""
     with naming(path):
         suffix = options.format or (".db3" if path.is_dir() else None)
         cloud: Cloud = format_module(path, suffix).read(path, options)
@@ -72,7 +72,7 @@ def read_with(path: Path, options: ReadOptions) -> Cloud:
 
 
 def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tuple[str, ...]:
-    """Writes the rows of a cloud, in the order given; the suffix says the format.
+    """Writes rows of a cloud in the given order; the suffix selects the format.
 
     In the format that the cloud was read from everything is kept. Any other gets coordinates and
     the attributes that it can hold. The file is written next to its place and renamed, so that it

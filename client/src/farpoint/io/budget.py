@@ -14,7 +14,7 @@ def available_bytes() -> int | None:
 
 
 def check_budget(needed: int, what: str) -> None:
-    """Raises MemoryError where more is needed than is available."""
+    """Raises MemoryError if more is needed than is available."""
     available = available_bytes()
     if available is not None and needed > SHARE * available:
         raise MemoryError(
@@ -58,7 +58,7 @@ def _address_space() -> int:
 
 
 def limit_process(extra: int) -> None:
-    """Bounds the address space of this process to what it has and `extra` bytes more."""
+    """Limits the address space of this process to its present size and `extra` bytes."""
     if sys.platform == "win32" or not extra:
         return
     import resource

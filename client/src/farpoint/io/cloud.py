@@ -14,10 +14,10 @@ Rows = NDArray[np.int64]
 
 
 class Source(Protocol):
-    """The content of a file beyond coordinates, so that rows can be written in its own format."""
+    """The full content of a file, so that rows can be written in its own format."""
 
     def save(self, path: Path, rows: Rows) -> None:
-        """Writes these rows, in this order, with everything the file had about them."""
+        """Writes these rows, in this order, with all their data."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -45,13 +45,13 @@ class Cloud:
         return f"Cloud({len(self)} points of {self.points.dtype}; attributes: {names or 'none'})"
 
     def take(self, rows: Rows) -> "Cloud":
-        """The rows as a cloud of their own, without the rest of its file."""
+        """The rows as a new cloud, without the content of the file."""
         chosen = {name: values[rows] for name, values in self.attributes.items()}
         return Cloud(self.points[rows], chosen, crs=self.crs, unit=self.unit)
 
 
 class LazyColumns(Mapping[str, Array]):
-    """Arrays by name; each is computed when it is looked up, and not kept."""
+    """Arrays by name, computed on each access."""
 
     def __init__(self, names: list[str], compute: Callable[[str], Array]) -> None:
         self._names = names
@@ -71,7 +71,7 @@ class LazyColumns(Mapping[str, Array]):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading a file; the defaults leave it to the file.
+    """Options for reading a file.
 
     Attributes:
         format: the suffix to go by, for example ".laz", instead of the file's own.

@@ -1,4 +1,4 @@
-"""Files decoded in a child process, bounded in memory and time, which may die without harm."""
+"""Files decoded in a child process with limits of memory and time."""
 
 import multiprocessing
 import os
@@ -45,7 +45,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Opened:
-    """A file that a decoder has open."""
+    """A file that is open in a decoder."""
 
     points: Array
     notes: tuple[str, ...]
@@ -53,7 +53,7 @@ class Opened:
 
 
 class Decoder:
-    """A child process that has one file open at a time. It starts with the first file.
+    """A child process with one open file at a time; it starts with the first file.
 
     Every method raises CloudFileError, also where the child ran out of its bounds or crashed; the
     next file then gets another child.
@@ -100,7 +100,7 @@ class Decoder:
         return cloud
 
     def colors(self) -> Array | None:
-        """(N, 3) uint8 of the open file; None where it has none."""
+        """Colors (N, 3) uint8 of the open file; None if it has none."""
         colors: Array | None = self._ask("colors")["points"]
         return colors
 
@@ -172,7 +172,7 @@ class Decoder:
 
 
 def _received(pipe: Any, dtype: str = "", shape: tuple[int, ...] = ()) -> Array | None:
-    """The coordinates that follow an answer, in memory of their own; None if there are none."""
+    """The coordinates after an answer, in new memory; None if there are none."""
     if not dtype:
         return None
     points = np.empty(shape, dtype)
@@ -197,11 +197,11 @@ class Worker:
         self._answer({"notes": cloud.notes, "unit": cloud.unit}, cloud.points)
 
     def take(self, rows: Rows) -> None:
-        """Those rows as a cloud."""
+        """The rows as a cloud."""
         self._answer({"cloud": self._open().take(rows)})
 
     def colors(self) -> None:
-        """(N, 3) uint8; none where the file has none."""
+        """Colors (N, 3) uint8, if the file has them."""
         with naming(self._path):
             self._answer({}, colors_of(self._open().attributes))
 
@@ -230,7 +230,7 @@ class Worker:
 
 
 def serve(pipe: Any, parents: Any, memory_bytes: int, threads: int, errors: str) -> None:
-    """Answers requests until the parent is gone.
+    """Answers requests until the parent ends.
 
     Args:
         pipe: where requests come from and answers go to.

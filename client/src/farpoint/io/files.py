@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, optional packages, and errors that name the file."""
+"""Atomic writes, optional packages, and errors that name the file."""
 
 import errno
 import importlib
@@ -19,7 +19,7 @@ _INTENDED = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name in a folder next to `path`; the file written there becomes `path`.
+    """A temporary name next to `path`; the file written there becomes `path`.
 
     If the block fails the new file is removed, and what was at `path` before is untouched. A pipe
     gets the finished file; a device or a socket is refused.
@@ -44,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_target(path: Path) -> int | None:
-    """The mode of a file that may be written to; None for a new name."""
+    """The mode of a writable file; None for a new name."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def check_target(path: Path) -> int | None:
 
 
 def require(package: str, what: str, extra: str = "io") -> Any:
-    """An optional package as a module; raises ValueError where it is not installed."""
+    """An optional package as a module; raises ValueError if it is not installed."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -79,7 +79,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _sentence(error: BaseException) -> str:
-    """One line: of our own errors the message, of others also the type."""
+    """One line: the message of our errors, and also the type of others."""
     if isinstance(error, MemoryError):
         return f"does not fit in memory{': ' * bool(str(error))}{error}"
     if isinstance(error, OSError):

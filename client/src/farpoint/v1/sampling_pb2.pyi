@@ -33,41 +33,41 @@ class _SamplingMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sampli
     """Farthest point sampling."""
     SAMPLING_METHOD_FARTHEST_POINT: _SamplingMethod.ValueType  # 1
     """Exact farthest point sampling: each point is the one farthest from all
-    chosen before it; the lowest index wins a tie.
+    points sampled before it; the lowest index wins a tie.
     """
     SAMPLING_METHOD_VOXEL_GRID: _SamplingMethod.ValueType  # 2
-    """One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
-    rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+    """One point of each occupied voxel of `voxel_grid`, in the order of the rows, or of the voxels'
+    first rows. Sample counts, starts, covering radius and distances are not allowed.
     """
     SAMPLING_METHOD_RANDOM: _SamplingMethod.ValueType  # 3
-    """Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
-    SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+    """Random rows without replacement, determined by `seeds`: those with the lowest SplitMix64
+    numbers, lowest first. Starts, covering radius and distances are not allowed.
     """
     SAMPLING_METHOD_POISSON_DISK: _SamplingMethod.ValueType  # 4
-    """Points farther than `covering_radius` from one another, which must be given, until no other is:
-    the beginning of the farthest points, and the same answer as theirs with that radius.
+    """Points more than `covering_radius` apart, which must be given: a prefix of the farthest points,
+    and the same response as theirs with that radius.
     """
 
 class SamplingMethod(_SamplingMethod, metaclass=_SamplingMethodEnumTypeWrapper):
-    """The method that chooses points."""
+    """Method of sampling."""
 
 SAMPLING_METHOD_UNSPECIFIED: SamplingMethod.ValueType  # 0
 """Farthest point sampling."""
 SAMPLING_METHOD_FARTHEST_POINT: SamplingMethod.ValueType  # 1
 """Exact farthest point sampling: each point is the one farthest from all
-chosen before it; the lowest index wins a tie.
+points sampled before it; the lowest index wins a tie.
 """
 SAMPLING_METHOD_VOXEL_GRID: SamplingMethod.ValueType  # 2
-"""One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
-rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+"""One point of each occupied voxel of `voxel_grid`, in the order of the rows, or of the voxels'
+first rows. Sample counts, starts, covering radius and distances are not allowed.
 """
 SAMPLING_METHOD_RANDOM: SamplingMethod.ValueType  # 3
-"""Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
-SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+"""Random rows without replacement, determined by `seeds`: those with the lowest SplitMix64
+numbers, lowest first. Starts, covering radius and distances are not allowed.
 """
 SAMPLING_METHOD_POISSON_DISK: SamplingMethod.ValueType  # 4
-"""Points farther than `covering_radius` from one another, which must be given, until no other is:
-the beginning of the farthest points, and the same answer as theirs with that radius.
+"""Points more than `covering_radius` apart, which must be given: a prefix of the farthest points,
+and the same response as theirs with that radius.
 """
 Global___SamplingMethod: _TypeAlias = SamplingMethod  # noqa: Y015
 
@@ -84,10 +84,10 @@ class _NonfinitePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Nonfi
     the first.
     """
     NONFINITE_POLICY_IGNORE: _NonfinitePolicy.ValueType  # 2
-    """Such rows are never chosen. Indices still refer to the rows as sent."""
+    """Such rows are never sampled. Indices still refer to the rows as sent."""
 
 class NonfinitePolicy(_NonfinitePolicy, metaclass=_NonfinitePolicyEnumTypeWrapper):
-    """The treatment of rows with a coordinate that is NaN or infinite."""
+    """Treatment of rows with a coordinate that is NaN or infinite."""
 
 NONFINITE_POLICY_UNSPECIFIED: NonfinitePolicy.ValueType  # 0
 """Reject."""
@@ -96,7 +96,7 @@ NONFINITE_POLICY_REJECT: NonfinitePolicy.ValueType  # 1
 the first.
 """
 NONFINITE_POLICY_IGNORE: NonfinitePolicy.ValueType  # 2
-"""Such rows are never chosen. Indices still refer to the rows as sent."""
+"""Such rows are never sampled. Indices still refer to the rows as sent."""
 Global___NonfinitePolicy: _TypeAlias = NonfinitePolicy  # noqa: Y015
 
 class _StreamMode:
@@ -108,22 +108,22 @@ class _StreamModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamMode
     STREAM_MODE_UNSPECIFIED: _StreamMode.ValueType  # 0
     """Every."""
     STREAM_MODE_EVERY: _StreamMode.ValueType  # 1
-    """Both are answered. A caller who is faster than the server is slowed down."""
+    """Both get a response. A caller faster than the server is slowed down."""
     STREAM_MODE_LATEST: _StreamMode.ValueType  # 2
-    """The earlier one is dropped unanswered: for a live sensor, of which only
-    the newest cloud matters. The last request of a stream is never dropped.
+    """The earlier one is dropped without a response: for a live sensor. The last
+    request of a stream is never dropped.
     """
 
 class StreamMode(_StreamMode, metaclass=_StreamModeEnumTypeWrapper):
-    """The treatment of a request that arrives while an earlier one still waits."""
+    """Treatment of a request that arrives while an earlier one waits."""
 
 STREAM_MODE_UNSPECIFIED: StreamMode.ValueType  # 0
 """Every."""
 STREAM_MODE_EVERY: StreamMode.ValueType  # 1
-"""Both are answered. A caller who is faster than the server is slowed down."""
+"""Both get a response. A caller faster than the server is slowed down."""
 STREAM_MODE_LATEST: StreamMode.ValueType  # 2
-"""The earlier one is dropped unanswered: for a live sensor, of which only
-the newest cloud matters. The last request of a stream is never dropped.
+"""The earlier one is dropped without a response: for a live sensor. The last
+request of a stream is never dropped.
 """
 Global___StreamMode: _TypeAlias = StreamMode  # noqa: Y015
 
@@ -136,7 +136,7 @@ class _TensorScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorSco
     TENSOR_SCOPE_UNSPECIFIED: _TensorScope.ValueType  # 0
     TENSOR_SCOPE_POINT: _TensorScope.ValueType  # 1
     TENSOR_SCOPE_SAMPLE: _TensorScope.ValueType  # 2
-    """Points that the model chose or made: their number is its own."""
+    """Points that the model samples or generates."""
     TENSOR_SCOPE_CLOUD: _TensorScope.ValueType  # 3
 
 class TensorScope(_TensorScope, metaclass=_TensorScopeEnumTypeWrapper):
@@ -145,7 +145,7 @@ class TensorScope(_TensorScope, metaclass=_TensorScopeEnumTypeWrapper):
 TENSOR_SCOPE_UNSPECIFIED: TensorScope.ValueType  # 0
 TENSOR_SCOPE_POINT: TensorScope.ValueType  # 1
 TENSOR_SCOPE_SAMPLE: TensorScope.ValueType  # 2
-"""Points that the model chose or made: their number is its own."""
+"""Points that the model samples or generates."""
 TENSOR_SCOPE_CLOUD: TensorScope.ValueType  # 3
 Global___TensorScope: _TypeAlias = TensorScope  # noqa: Y015
 
@@ -172,21 +172,21 @@ class SampleRequest(_message.Message):
     method: Global___SamplingMethod.ValueType
     nonfinite_policy: Global___NonfinitePolicy.ValueType
     return_points: _builtins.bool
-    """Include the coordinates of the chosen points."""
+    """Include the coordinates of the samples."""
     return_distances: _builtins.bool
-    """Include covering distances in the answer."""
+    """Include covering distances in the response."""
     return_checksums: _builtins.bool
-    """Include a checksum of each tensor in the answer. It detects damage on the way, which
+    """Include a checksum of each tensor in the response. It detects damage in transit, which
     connections without TLS do not.
     """
     covering_radius: _builtins.float
     """Sampling of each cloud ends at the first covering radius that is at most this, in the unit
-    of the coordinates. The answer is the beginning of the one without it; its `lengths`
-    say how many samples it took. Not negative; infinity takes one sample of each cloud.
+    of the coordinates. The response is a prefix of the one without it; `lengths` has the
+    numbers of samples. Not negative; infinity gives one sample of each cloud.
     """
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
-        """Shape (P, 3): the clouds one after the other. FLOAT32, FLOAT16, BFLOAT16
+        """Shape (P, 3): the clouds, concatenated. FLOAT32, FLOAT16, BFLOAT16
         or FLOAT64. FLOAT64 is shifted, in FLOAT64, to the cloud's first finite
         point before it is narrowed to FLOAT32, so map coordinates stay exact.
         """
@@ -197,24 +197,24 @@ class SampleRequest(_message.Message):
 
     @_builtins.property
     def sample_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Samples wanted of each cloud: one number for all, or one per cloud. With `covering_radius` at
-        most so many; empty then means no bound but the points of the cloud.
+        """Number of samples of each cloud: one for all, or one per cloud. With `covering_radius` the
+        maximum; empty then means all points of the cloud.
         """
 
     @_builtins.property
     def start_indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Row of each cloud, counted from the cloud's own first row, that is chosen
-        first: one number for all, or one per cloud. Empty means row 0. Where that
-        row is not finite and such rows are ignored, the first finite row.
+        """Row of the first sample, counted from the first row of the cloud: one for
+        all clouds, or one per cloud. Empty means row 0. If that row is not finite
+        and such rows are ignored, the first finite row is used.
         """
 
     @_builtins.property
     def attributes(self) -> _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Attribute]:
-        """Per-point values of shape (P, ...) to gather at the chosen points."""
+        """Per-point values of shape (P, ...) to gather at the samples."""
 
     @_builtins.property
     def packed_cloud(self) -> _packed_cloud_pb2.PackedCloud:
-        """The clouds one after the other as they lie in memory, instead of `points`."""
+        """The clouds, concatenated, as records in memory, instead of `points`."""
 
     @_builtins.property
     def voxel_grid(self) -> _voxel_grid_pb2.VoxelGrid:
@@ -254,7 +254,7 @@ Global___SampleRequest: _TypeAlias = SampleRequest  # noqa: Y015
 
 @_typing.final
 class SampleResponse(_message.Message):
-    """The samples of B clouds, S in all, one cloud after the other."""
+    """The samples of B clouds, S in all, cloud after cloud."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -276,25 +276,24 @@ class SampleResponse(_message.Message):
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
         """Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to;
-        the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if asked for.
+        the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if requested.
         """
 
     @_builtins.property
     def distances(self) -> _tensor_pb2.Tensor:
-        """FLOAT32, shape (S), in the unit of the coordinates: at position i of a
-        cloud, the distance from the chosen points 0..i to the point of the cloud
-        that is farthest from them. The last one is the cloud's covering radius.
-        Only if asked for.
+        """FLOAT32, shape (S), in the unit of the coordinates: entry i of a cloud is
+        the largest distance from any of its points to the nearest of samples
+        0..i. The last one is the cloud's covering radius. Only if requested.
         """
 
     @_builtins.property
     def attributes(self) -> _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Attribute]:
-        """The request's attributes at the chosen points, shape (S, ...)."""
+        """The request's attributes at the samples, shape (S, ...)."""
 
     @_builtins.property
     def origins(self) -> _tensor_pb2.Tensor:
-        """FLOAT64, shape (B, 3): what was subtracted from each cloud. Only for
-        FLOAT64 points, of which a voxel grid and random rows subtract nothing.
+        """FLOAT64, shape (B, 3): the origin subtracted from each cloud. Only for
+        FLOAT64 points, and not for a voxel grid or random rows.
         """
 
     @_builtins.property
@@ -328,11 +327,11 @@ class Timings(_message.Message):
     COMPUTE_MS_FIELD_NUMBER: _builtins.int
     SERVER_MS_FIELD_NUMBER: _builtins.int
     queue_ms: _builtins.float
-    """From acceptance to the start of its batch."""
+    """From acceptance to the start of the batch."""
     compute_ms: _builtins.float
-    """In the engine, for the batch the request was part of."""
+    """In the engine, for the whole batch."""
     server_ms: _builtins.float
-    """From the arrival of the request to its answer."""
+    """From the arrival of the request to its response."""
     def __init__(
         self,
         *,
@@ -380,14 +379,14 @@ class SampleStreamResponse(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     request_index: _builtins.int
-    """Which request this answers, counted from 0 in the order of arrival. A gap
-    means that the requests in between were dropped.
+    """Index of the request, from 0 in the order of arrival. A gap means that the
+    requests in between were dropped.
     """
     @_builtins.property
     def response(self) -> Global___SampleResponse: ...
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """As a failed Sample: its code, its text and its details."""
+        """Status of a failed request: code, text and details as for Sample."""
 
     def __init__(
         self,
@@ -420,7 +419,7 @@ class SampleLargeRequest(_message.Message):
     """
     @_builtins.property
     def request(self) -> Global___SampleRequest:
-        """Complete but for `points.data` or `packed_cloud.data`, which is empty."""
+        """Complete except for `points.data` or `packed_cloud.data`, which is empty."""
 
     def __init__(
         self,
@@ -471,14 +470,14 @@ class EncodeRequest(_message.Message):
     RETURN_POINTS_FIELD_NUMBER: _builtins.int
     RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """Name of a loaded model. Empty means the one that ListModels names first."""
+    """Name of a loaded encoder. Empty means the first of ListModels."""
     return_points: _builtins.bool
-    """Include the coordinates of the points that are kept."""
+    """Include the coordinates of the kept points."""
     return_checksums: _builtins.bool
-    """As in a SampleRequest."""
+    """As in SampleRequest."""
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
-        """As in a SampleRequest; every row must be finite."""
+        """As in SampleRequest; every row must be finite."""
 
     @_builtins.property
     def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -486,8 +485,8 @@ class EncodeRequest(_message.Message):
 
     @_builtins.property
     def attributes(self) -> _tensor_pb2.Tensor:
-        """Shape (P, A) for a model that takes A values with each point, FLOAT32,
-        FLOAT64 or FLOAT16. Not set for a model that takes none.
+        """Shape (P, A) for a model with A attributes per point, FLOAT32, FLOAT64 or
+        FLOAT16. Not set for a model without attributes.
         """
 
     def __init__(
@@ -516,12 +515,10 @@ class EncodeResponse(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """Which model it was."""
+    """Name of the model."""
     @_builtins.property
     def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___EncodedStage]:
-        """In the order of the model; each keeps the first of what the one before it
-        kept.
-        """
+        """In order; each keeps a prefix of the points of the previous one."""
 
     @_builtins.property
     def timings(self) -> Global___Timings: ...
@@ -542,7 +539,7 @@ Global___EncodeResponse: _TypeAlias = EncodeResponse  # noqa: Y015
 
 @_typing.final
 class EncodedStage(_message.Message):
-    """The points that a stage keeps of B clouds, S points in all, one cloud after the other."""
+    """The points that a stage keeps of B clouds, S in all, cloud after cloud."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -566,19 +563,19 @@ class EncodedStage(_message.Message):
 
     @_builtins.property
     def counts(self) -> _tensor_pb2.Tensor:
-        """INT32, shape (S): how many points of the cloud each one stands for. They
-        add up to the points of the cloud.
+        """INT32, shape (S): number of points of the cloud that each one represents.
+        They add up to the points of the cloud.
         """
 
     @_builtins.property
     def mean_distances(self) -> _tensor_pb2.Tensor:
-        """FLOAT32, shape (S), in the unit of the coordinates: from each one to the
-        points of the stage before that it stands for, on average.
+        """FLOAT32, shape (S), in the unit of the coordinates: mean distance to the
+        points of the previous stage that each one represents.
         """
 
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
-        """Shape (S, 3), in the type that was sent. Only if asked for."""
+        """Shape (S, 3), in the type that was sent. Only if requested."""
 
     def __init__(
         self,
@@ -620,7 +617,7 @@ class ListModelsResponse(_message.Message):
     MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
-        """Those that are ready."""
+        """The loaded models."""
 
     def __init__(
         self,
@@ -637,7 +634,7 @@ Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
 
 @_typing.final
 class Model(_message.Message):
-    """A model that is loaded."""
+    """A loaded model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -650,13 +647,13 @@ class Model(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     feature_channels: _builtins.int
-    """Features of each point that is kept."""
+    """Features of each kept point."""
     attribute_channels: _builtins.int
-    """Values that come with each point, besides its coordinates."""
+    """Attributes per point, in addition to the coordinates."""
     parameter_count: _builtins.int
     @_builtins.property
     def rates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The share of its points that each stage keeps."""
+        """The share of points that each stage keeps."""
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]:
@@ -700,7 +697,7 @@ class ModelTensor(_message.Message):
     data_type: _tensor_pb2.DataType.ValueType
     @_builtins.property
     def row_shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Sizes of one row; -1 where any will do."""
+        """Shape of one row; -1 for any size."""
 
     def __init__(
         self,
@@ -784,9 +781,9 @@ class Device(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """As torch names it: "cpu", "cuda:0"."""
+    """Name in torch: "cpu", "cuda:0"."""
     description: _builtins.str
-    """Name of the processor or the card."""
+    """Name of the processor or the GPU."""
     def __init__(
         self,
         *,

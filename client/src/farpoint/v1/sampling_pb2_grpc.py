@@ -72,29 +72,29 @@ class SamplingServiceServicer(object):
     """
 
     def Sample(self, request, context):
-        """Chooses points of each cloud and answers with their indices.
+        """Samples points of each cloud and returns their indices.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SampleStream(self, request_iterator, context):
-        """Samples requests as they come and answers in their order. A request that
-        fails is answered with its own status, and the stream goes on.
+        """Samples a stream of requests and responds in their order. A request that
+        fails gets its status as response, and the stream goes on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SampleLarge(self, request_iterator, context):
-        """As Sample, for a request above the message limit, which is sent in pieces.
+        """Like Sample, for a request above the message limit, sent in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Encode(self, request, context):
-        """Runs an encoder over each cloud and answers with what each of its stages keeps.
+        """Runs an encoder on each cloud and returns the points that each stage keeps.
         Exported models run by inference.GRPCInferenceService/ModelInfer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -102,14 +102,14 @@ class SamplingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """Says which models are loaded.
+        """Lists the loaded models.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetServerInfo(self, request, context):
-        """Says what this server is and what it accepts.
+        """Returns the server's version, devices, accepted types and limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

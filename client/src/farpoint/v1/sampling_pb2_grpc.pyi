@@ -34,21 +34,21 @@ class SamplingServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SamplingServiceAsyncStub: ...
     Sample: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.SampleRequest, _sampling_pb2.SampleResponse]
-    """Chooses points of each cloud and answers with their indices."""
+    """Samples points of each cloud and returns their indices."""
     SampleStream: _grpc.StreamStreamMultiCallable[_sampling_pb2.SampleStreamRequest, _sampling_pb2.SampleStreamResponse]
-    """Samples requests as they come and answers in their order. A request that
-    fails is answered with its own status, and the stream goes on.
+    """Samples a stream of requests and responds in their order. A request that
+    fails gets its status as response, and the stream goes on.
     """
     SampleLarge: _grpc.StreamUnaryMultiCallable[_sampling_pb2.SampleLargeRequest, _sampling_pb2.SampleLargeResponse]
-    """As Sample, for a request above the message limit, which is sent in pieces."""
+    """Like Sample, for a request above the message limit, sent in pieces."""
     Encode: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]
-    """Runs an encoder over each cloud and answers with what each of its stages keeps.
+    """Runs an encoder on each cloud and returns the points that each stage keeps.
     Exported models run by inference.GRPCInferenceService/ModelInfer.
     """
     ListModels: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]
-    """Says which models are loaded."""
+    """Lists the loaded models."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]
-    """Says what this server is and what it accepts."""
+    """Returns the server's version, devices, accepted types and limits."""
 
 @_typing.type_check_only
 class SamplingServiceAsyncStub(SamplingServiceStub):
@@ -56,21 +56,21 @@ class SamplingServiceAsyncStub(SamplingServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Sample: _aio.UnaryUnaryMultiCallable[_sampling_pb2.SampleRequest, _sampling_pb2.SampleResponse]  # type: ignore[assignment]
-    """Chooses points of each cloud and answers with their indices."""
+    """Samples points of each cloud and returns their indices."""
     SampleStream: _aio.StreamStreamMultiCallable[_sampling_pb2.SampleStreamRequest, _sampling_pb2.SampleStreamResponse]  # type: ignore[assignment]
-    """Samples requests as they come and answers in their order. A request that
-    fails is answered with its own status, and the stream goes on.
+    """Samples a stream of requests and responds in their order. A request that
+    fails gets its status as response, and the stream goes on.
     """
     SampleLarge: _aio.StreamUnaryMultiCallable[_sampling_pb2.SampleLargeRequest, _sampling_pb2.SampleLargeResponse]  # type: ignore[assignment]
-    """As Sample, for a request above the message limit, which is sent in pieces."""
+    """Like Sample, for a request above the message limit, sent in pieces."""
     Encode: _aio.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]  # type: ignore[assignment]
-    """Runs an encoder over each cloud and answers with what each of its stages keeps.
+    """Runs an encoder on each cloud and returns the points that each stage keeps.
     Exported models run by inference.GRPCInferenceService/ModelInfer.
     """
     ListModels: _aio.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]  # type: ignore[assignment]
-    """Says which models are loaded."""
+    """Lists the loaded models."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]  # type: ignore[assignment]
-    """Says what this server is and what it accepts."""
+    """Returns the server's version, devices, accepted types and limits."""
 
 class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
     """Samples batches of point clouds."""
@@ -81,7 +81,7 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sampling_pb2.SampleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.SampleResponse, _abc.Awaitable[_sampling_pb2.SampleResponse]]:
-        """Chooses points of each cloud and answers with their indices."""
+        """Samples points of each cloud and returns their indices."""
 
     @_abc_1.abstractmethod
     def SampleStream(
@@ -89,8 +89,8 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_sampling_pb2.SampleStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sampling_pb2.SampleStreamResponse], _abc.AsyncIterator[_sampling_pb2.SampleStreamResponse]]:
-        """Samples requests as they come and answers in their order. A request that
-        fails is answered with its own status, and the stream goes on.
+        """Samples a stream of requests and responds in their order. A request that
+        fails gets its status as response, and the stream goes on.
         """
 
     @_abc_1.abstractmethod
@@ -99,7 +99,7 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_sampling_pb2.SampleLargeRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.SampleLargeResponse, _abc.Awaitable[_sampling_pb2.SampleLargeResponse]]:
-        """As Sample, for a request above the message limit, which is sent in pieces."""
+        """Like Sample, for a request above the message limit, sent in pieces."""
 
     @_abc_1.abstractmethod
     def Encode(
@@ -107,7 +107,7 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sampling_pb2.EncodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.EncodeResponse, _abc.Awaitable[_sampling_pb2.EncodeResponse]]:
-        """Runs an encoder over each cloud and answers with what each of its stages keeps.
+        """Runs an encoder on each cloud and returns the points that each stage keeps.
         Exported models run by inference.GRPCInferenceService/ModelInfer.
         """
 
@@ -117,7 +117,7 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sampling_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.ListModelsResponse, _abc.Awaitable[_sampling_pb2.ListModelsResponse]]:
-        """Says which models are loaded."""
+        """Lists the loaded models."""
 
     @_abc_1.abstractmethod
     def GetServerInfo(
@@ -125,6 +125,6 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sampling_pb2.GetServerInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.GetServerInfoResponse, _abc.Awaitable[_sampling_pb2.GetServerInfoResponse]]:
-        """Says what this server is and what it accepts."""
+        """Returns the server's version, devices, accepted types and limits."""
 
 def add_SamplingServiceServicer_to_server(servicer: SamplingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -140,7 +140,7 @@ def random_ball_query(
     new_xyz: Tensor | None = None,
     new_offset: Tensor | None = None,
 ) -> Found:
-    """As `ball_query`, with points of the shell in a random order."""
+    """Like `ball_query`, with points of the shell in random order."""
     radii = min_radius, max_radius
     return _in_shell(nsample, radii, True, xyz, *_queries(xyz, offset, new_xyz, new_offset))
 
@@ -239,7 +239,7 @@ def ball_query_and_group(
     nsample: int | None = None,
     with_xyz: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """As `knn_query_and_group`, for the points that `ball_query` finds."""
+    """Like `knn_query_and_group`, for the points of `ball_query`."""
     if idx is None:
         if nsample is None or offset is None or max_radio is None:
             raise ValueError("nsample, offset, max_radio: expected all where idx is None")

@@ -23,8 +23,8 @@ from farpoint_server.codec.open_inference.rest import (
 )
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.services.open_inference.servicer import DESCRIPTOR
+from farpoint_server.transport.http.connect import CODES, HTTP_STATUS, JSON
 from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, Form
-from farpoint_server.transport.http.status import CODES, HTTP_STATUS, JSON
 
 # In braces are fields of the request, whose others are in the body; what is in brackets may be
 # left out.

@@ -20,12 +20,18 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.models.program import LoadedProgram, ProgramWork
-from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.handlers import (
+    Answer,
+    Context,
+    Method,
+    Methods,
+    refusals,
+    unary_methods,
+)
 from farpoint_server.transport.limits import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
@@ -112,7 +118,7 @@ class OpenInferenceServicer:
 
     def inference(self) -> Methods:
         """Handlers that run models; they read messages when there is headroom."""
-        methods: dict[str, Handler] = {
+        methods: dict[str, Method] = {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
             ),

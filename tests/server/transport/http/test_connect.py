@@ -23,10 +23,9 @@ from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, Registries, UnaryCalls
-from farpoint_server.transport.http.connect import ConnectApp, ProtoForm
+from farpoint_server.transport.http.connect import ConnectApp, ProtoForm, error
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
-from farpoint_server.transport.http.status import error
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.sockets import peer_name

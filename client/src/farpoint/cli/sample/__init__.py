@@ -1,1 +1,1 @@
-"""`farpoint sample`: cloud files in, chosen rows of them out."""
+"""`farpoint sample`: samples rows of cloud files."""

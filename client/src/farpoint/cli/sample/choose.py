@@ -1,4 +1,4 @@
-"""The rows of one cloud: checked here before anything is sent, chosen by the server."""
+"""Sampling of one cloud: checked here before anything is sent."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -61,7 +61,7 @@ def choose(client: "Client", points: Array, options: Options) -> Choice:
 
 
 def candidates(points: Array, options: Options) -> Rows:
-    """The rows that may be chosen."""
+    """The rows that may be sampled."""
     finite = np.isfinite(points).all(axis=1)
     if not options.ignores_nonfinite and not finite.all():
         first = int(np.argmin(finite))
@@ -76,7 +76,7 @@ def candidates(points: Array, options: Options) -> Rows:
 
 
 def _amount(usable: int, options: Options) -> int:
-    """The number of rows to choose."""
+    """The number of samples."""
     m = options.amount.of(usable)
     if options.all_if_fewer and m > usable > 0:
         return usable

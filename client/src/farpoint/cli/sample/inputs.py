@@ -1,4 +1,4 @@
-"""Files that the arguments name: paths, folders, patterns and standard input."""
+"""Input files: paths, folders, patterns and standard input."""
 
 import glob
 import os
@@ -31,7 +31,7 @@ class Input:
 
 
 def expand(words: list[str], recursive: bool) -> list[Input]:
-    """The files that the arguments name, each once, those of a folder in order of name."""
+    """The distinct input files; those of a folder in order of name."""
     found = [one for word in words for one in _expand_one(word, recursive)]
     return list({one.location: one for one in found}.values()) if len(words) < len(found) else found
 

@@ -1,4 +1,4 @@
-"""The checked options of the command, as every file is sampled and reported."""
+"""The validated options of the command."""
 
 import os
 import re
@@ -57,17 +57,17 @@ class Options(SampleArguments):
 
     @property
     def ignores_nonfinite(self) -> bool:
-        """Whether rows with NaN or infinity are never chosen, instead of an error."""
+        """Whether rows with NaN or infinity are ignored instead of an error."""
         return self.nonfinite == "ignore"
 
     @property
     def is_counted(self) -> bool:
-        """Whether the number of points is asked for, and not found out."""
+        """Whether the number of samples is given."""
         return self.covering_radius is None and isinstance(self.sampling, RandomSampling | None)
 
     @property
     def has_start(self) -> bool:
-        """Whether some row is chosen first."""
+        """Whether the method has a first row."""
         return not isinstance(self.sampling, RandomSampling | VoxelGrid)
 
 
@@ -129,12 +129,12 @@ def read_options(given: ReadArguments) -> ReadOptions:
 
 
 def _suffix(text: str | None) -> str | None:
-    """With the dot that people leave out."""
+    """A suffix with its dot."""
     return None if text is None else f".{text.lstrip('.').lower()}"
 
 
 def _memory_bytes(gigabytes: float | None, workers: int) -> int:
-    """For each decoder; 0 where nothing is known of the machine."""
+    """Memory of each decoder; 0 if the machine's memory is unknown."""
     if gigabytes is None:
         return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
     if gigabytes <= 0:

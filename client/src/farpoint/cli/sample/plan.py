@@ -1,4 +1,4 @@
-"""The files that become other files, checked before anything is sent."""
+"""Inputs and their outputs, checked before anything is sent."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ class Task:
 
     @property
     def indices_path(self) -> str | None:
-        """Next to the output, or to the input where there is none."""
+        """Path of the indices, next to the output, or to the input without one."""
         if self.output is None and self.source.location == STDIN:
             return None
         folder, slash, name = (self.output or self.source.location).rpartition("/")
         return f"{folder}{slash}{self.label or Path(name).stem}{INDICES_SUFFIX}"
 
     def outputs(self, options: Options) -> list[str]:
-        """All files that it makes."""
+        """All output files."""
         files = [self.output, self.indices_path if options.indices else None]
         return [*filter(None, files), *([str(self.picture)] if self.picture else [])]
 
@@ -82,7 +82,7 @@ def _check(options: Options) -> None:
 
 
 def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
-    """Leaves out files that an earlier run wrote into a folder within that of the inputs."""
+    """Leaves out files that an earlier run wrote into a subfolder of the inputs."""
     if output is None or not _is_folder(output):
         return inputs
     folder = Path(output).resolve()
@@ -134,7 +134,7 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
 
 
 def _with_problem(task: Task, options: Options) -> Task:
-    """Notes where the output's format cannot hold this input."""
+    """Notes about data that the output's format cannot hold."""
     if task.output is None:
         return task
     source, target = Path(task.source.location), Path(task.output)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(connection: Connection, arguments: SampleArguments) -> int:
-    """Samples the files and returns how many failed; the failure of a single one is raised."""
+    """Samples the files and returns the number of failures; raises that of a single file."""
     options = Options(**vars(arguments))
     tasks = plan_tasks(options)
     several = len(tasks) > 1
@@ -43,7 +43,7 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
-    """The tasks of which an output is missing; outputs are never there in part."""
+    """The tasks with a missing output; outputs are never partial."""
     left = [
         task for task in tasks if not all(Path(name).exists() for name in task.outputs(options))
     ]
@@ -77,7 +77,7 @@ def _print(line: str, options: Options) -> None:
 
 
 class ThreadPool:
-    """Threads, each with a decoder of its own, before one server."""
+    """Threads, each with its own decoder, for one server."""
 
     def __init__(self, options: Options, tasks: int) -> None:
         workers = min(options.workers, tasks)
@@ -90,7 +90,7 @@ class ThreadPool:
         self._threads = ThreadPoolExecutor(workers)
 
     def run(self, client: "Client", tasks: Sequence[Task]) -> "list[Future[str]]":
-        """Begins all tasks."""
+        """Starts all tasks."""
         limit = client.server_info().limits.request_points
         return [self._threads.submit(self._run, client, task, limit) for task in tasks]
 
@@ -102,7 +102,7 @@ class ThreadPool:
             self._idle.append(decoder)
 
     def close(self) -> None:
-        """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
+        """Ends the running tasks: after Ctrl-C nothing waits for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for decoder in self._decoders:
             decoder.close()

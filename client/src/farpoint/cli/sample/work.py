@@ -1,4 +1,4 @@
-"""One file from reading to writing and the line about it, on one thread with one decoder."""
+"""Processing of one file, from reading to its line, on one thread with one decoder."""
 
 import json
 import sys
@@ -76,7 +76,7 @@ def _plain(column: Array) -> list[object]:
 
 
 def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tuple[str, ...]:
-    """The indices first: a file that is there when `--resume` looks has them."""
+    """Writes the indices first: an output that `--resume` finds has them."""
     wanted = [task.indices_path] if options.indices and task.indices_path else []
     wanted += [task.output] if task.output else []
     return decoder.write(choice.rows, [Path(name) for name in wanted])
@@ -100,7 +100,7 @@ def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
 
 @contextmanager
 def _naming(task: Task) -> Iterator[None]:
-    """Puts the file's name before errors about its points."""
+    """Prepends the file's name to errors about its points."""
     try:
         yield
     except InvalidArgumentError as error:

@@ -56,5 +56,5 @@ def _message(reader: Any, connections: list[Any], topic: str, index: int, total:
 
 
 def _native(attributes: dict[str, Array]) -> dict[str, Array]:
-    """Columns of their own, in the machine's byte order: the message's bytes need not be kept."""
+    """Copies of the columns in the machine's byte order."""
     return {k: np.ascontiguousarray(v, v.dtype.newbyteorder("=")) for k, v in attributes.items()}

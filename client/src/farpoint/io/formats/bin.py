@@ -53,7 +53,7 @@ class BinSource:
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:
-    """Reads the columns that the options name, else three or the usual four, as values show."""
+    """Reads the columns of the options, else three or KITTI's four, by their values."""
     size = path.stat().st_size
     values = np.fromfile(path, "<f4") if size % 4 == 0 else np.empty(0, "<f4")
     is_nuscenes = path.name.lower().endswith(".pcd.bin")
@@ -91,7 +91,7 @@ def _guess_columns(values: Array, size: int, usual: tuple[str, ...]) -> tuple[st
 
 
 def _width_of(values: Array, widths: list[int]) -> int | None:
-    """The smallest width whose columns are well apart; None where the values show none."""
+    """The smallest width with clearly different columns; None if there is none."""
     scores = {width: _separation(values.reshape(-1, width)) for width in widths}
     best = max(scores.values(), default=0.0)
     if best <= 0:

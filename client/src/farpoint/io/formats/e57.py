@@ -16,7 +16,7 @@ _NAMES |= {"rowIndex": "row", "columnIndex": "column"}
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
-    """Reads every scan of a file, moved to where its pose puts it; float64.
+    """Reads every scan of a file, placed by its pose; float64.
 
     Points without a return are left out. With more than one scan the attribute `scan` says which
     of them a point is from; attributes that not every scan has are left out.

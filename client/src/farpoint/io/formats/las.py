@@ -97,20 +97,20 @@ def _cloud_of(las: "LasData") -> Cloud:
 
 
 def _digits(*numbers: float) -> int | None:
-    """Digits behind the point that all of the numbers need; None where they are too many."""
+    """Decimal digits that all numbers need; None if they are too many."""
     needed = max(-int(Decimal(repr(float(n))).normalize().as_tuple().exponent) for n in numbers)
     return max(needed, 0) if needed <= _MAX_DIGITS else None
 
 
 def _wkt(las: "LasData") -> str | None:
-    """The WKT record; None for a file without."""
+    """The WKT record; None if the file has none."""
     for record in _records(las, _WKT_RECORD):
         return str(getattr(record, "string", "")).strip("\0 ") or None
     return None
 
 
 def _unit(las: "LasData") -> str | None:
-    """The unit of x and y, where the file names one."""
+    """The unit of x and y, if the file names one."""
     wkt = _wkt(las)
     if wkt is not None:
         return _unit_of_wkt(wkt)

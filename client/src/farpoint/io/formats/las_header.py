@@ -1,4 +1,4 @@
-"""The header of a LAS or LAZ file, checked against the file before a library believes it."""
+"""The header of a LAS or LAZ file, checked against the file before a library reads it."""
 
 import struct
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class LasHeader:
 
 
 def check_header(path: Path) -> LasHeader:
-    """Reads and checks a header; nothing is unpacked, and what is read is small."""
+    """Reads and checks a header without decompression."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(375).ljust(375, b"\0")
@@ -52,7 +52,7 @@ def check_header(path: Path) -> LasHeader:
 
 
 def _walk_records(stream: BinaryIO, at: int, end: int, count: int) -> bytes | None:
-    """Checks the variable length records, and returns that of laszip."""
+    """Checks the variable length records and returns laszip's."""
     if count * _VLR_BYTES > end - at:
         raise ValueError(f"{count} records announced in {end - at} bytes before the points")
     laszip = None
@@ -78,7 +78,7 @@ def _check_extended(head: bytes, size: int) -> None:
 def _check_chunks(
     stream: BinaryIO, size: int, begin: int, laszip: bytes | None, points: int, record_bytes: int
 ) -> None:
-    """Each chunk begins with a whole point, which bounds how many a file holds."""
+    """Checks the number of chunks, each of which begins with a whole point."""
     if laszip is None or len(laszip) < 34:
         raise ValueError("the points are compressed, and the record of laszip is missing")
     if struct.unpack_from("<H", laszip)[0] not in _CHUNKED_COMPRESSORS:

@@ -38,7 +38,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
 
 
 def check_size(stream: BinaryIO, size: int) -> None:
-    """Raises ValueError where a header announces more than the file holds.
+    """Raises ValueError if a header announces more than the file has.
 
     numpy allocates the whole array before it reads.
     """
@@ -58,7 +58,7 @@ def check_size(stream: BinaryIO, size: int) -> None:
 
 
 def cloud_of(array: Array, options: ReadOptions) -> Cloud:
-    """The cloud that an array of any layout holds."""
+    """The cloud of an array of any layout."""
     if array.dtype.names:
         array = array.reshape(-1)
         return Cloud(*split_records(array), NpySource(array))
@@ -82,7 +82,7 @@ def _is_transposed(rows: int, columns: int) -> bool:
 
 
 def _with_names(array: Array, names: tuple[str, ...]) -> Cloud:
-    """The axis that has as many entries as there are names holds the columns."""
+    """The axis of the columns: the one with as many entries as there are names."""
     if array.ndim in (2, 3) and array.shape[-1] == len(names):
         return _by_name(array.reshape(-1, len(names)), list(names))
     if array.ndim == 2 and array.shape[0] == len(names):
@@ -95,6 +95,6 @@ def _by_name(array: Array, names: list[str]) -> Cloud:
 
 
 def write(path: Path, cloud: Cloud) -> list[str]:
-    """Writes the coordinates alone: the format has no names for attributes, which are returned."""
+    """Writes only the coordinates; returns the attributes, for which the format has no names."""
     np.save(path, cloud.points)
     return list(cloud.attributes)

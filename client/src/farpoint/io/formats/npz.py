@@ -71,7 +71,7 @@ def _main_name(names: list[str], wanted: str | None) -> str:
 
 
 def write(path: Path, cloud: Cloud) -> None:
-    """Writes `points` and every attribute under its own name."""
+    """Writes `points` and every attribute under its name."""
     _save(path, {"points": cloud.points, **cloud.attributes})
 
 

@@ -18,7 +18,7 @@ _KEYWORDS = {
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a point, as the lines FIELDS, TYPE, SIZE and COUNT give it."""
+    """One field of a point, from the lines FIELDS, TYPE, SIZE and COUNT."""
 
     name: str
     kind: str
@@ -27,7 +27,7 @@ class Field:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Of the whole field, (count,) where it has several values."""
+        """The dtype of the field, (count,) if it has several values."""
         letters = {"F": "f", "I": "i", "U": "u"}
         if self.kind not in letters:
             raise ValueError(f"field {self.name} has type {self.kind}, expected F, I or U")
@@ -36,7 +36,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Header:
-    """The lines above the points."""
+    """The header lines."""
 
     fields: tuple[Field, ...]
     points: int
@@ -45,12 +45,12 @@ class Header:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Of one point. Padding is named `_` any number of times, so it gets numbers here."""
+        """The dtype of one point; padding fields, all named `_`, get numbers."""
         names = [f"_{i}" if f.name == "_" else f.name for i, f in enumerate(self.fields)]
         return np.dtype([(n, f.dtype) for n, f in zip(names, self.fields, strict=True)])
 
     def render(self) -> bytes:
-        """The lines as version 0.7 spells them, for an unorganized cloud."""
+        """The header lines in version 0.7, for an unorganized cloud."""
         rows = ((f.name, f"{f.size}", f.kind, f"{f.count}") for f in self.fields)
         columns = zip(*rows, strict=True)
         fields, sizes, kinds, counts = map(" ".join, columns)
@@ -69,7 +69,7 @@ class PcdSource:
     records: Array
 
     def save(self, path: Path, rows: Rows) -> None:
-        """Writes the rows with all fields, as text where the file is text, else binary."""
+        """Writes the rows with all fields, as text if the file is text, else binary."""
         is_text = self.header.encoding == "ascii"
         encoding = "ascii" if is_text else "binary"
         header = replace(self.header, points=len(rows), encoding=encoding)
@@ -91,7 +91,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
 
 
 def _parse_header(data: bytes) -> tuple[Header, int]:
-    """The header, and where the points begin."""
+    """The header, and the offset of the points."""
     values: dict[str, str] = {}
     at = 0
     while "DATA" not in values:
@@ -154,7 +154,7 @@ def _binary(body: bytes, header: Header) -> Array:
 
 
 def _compressed(body: bytes, header: Header) -> Array:
-    """Two sizes, then the fields one after the other, each for all points."""
+    """Reads compressed data: two sizes, then the fields, each for all points."""
     if len(body) < 8:
         raise ValueError("the compressed data is cut short")
     packed, size = (int(n) for n in np.frombuffer(body, "<u4", 2))
@@ -195,7 +195,7 @@ def write(path: Path, cloud: Cloud) -> None:
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that `data` unpacks to by LZF (M. Lehmann, liblzf)."""
+    """Decompresses `data` to `size` bytes by LZF (M. Lehmann, liblzf)."""
     out = bytearray()
     at = 0
     try:
@@ -217,7 +217,7 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 def _length(data: bytes, control: int, at: int) -> tuple[int, int]:
-    """Bytes to repeat, and the position after their count."""
+    """Number of bytes to repeat, and the position after it."""
     length = control >> 5
     if length == 7:
         return length + data[at] + 2, at + 1
@@ -225,7 +225,7 @@ def _length(data: bytes, control: int, at: int) -> tuple[int, int]:
 
 
 def _repeat(out: bytearray, distance: int, length: int) -> None:
-    """Appends `length` bytes that begin `distance` before the end; the two may overlap."""
+    """Appends `length` bytes from `distance` before the end; they may overlap."""
     begin = len(out) - distance
     if begin < 0:
         raise ValueError("the compressed data points before its own start")

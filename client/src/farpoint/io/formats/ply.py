@@ -51,7 +51,7 @@ class PlySource:
 
 @dataclass(frozen=True)
 class _Element:
-    """An element of the header; the type of a property that is a list is None."""
+    """An element of the header; the type of a list property is None."""
 
     name: str
     count: int
@@ -59,7 +59,7 @@ class _Element:
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
-    """Reads the element `vertex`; a property that is a list is kept but is no attribute."""
+    """Reads the element `vertex`; a list property is kept but is not an attribute."""
     from plyfile import PlyParseError
 
     with path.open("rb") as stream:
@@ -90,7 +90,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
 
 
 def _read_head(stream: BinaryIO) -> bytes:
-    """The lines down to `end_header`."""
+    """The header lines, up to `end_header`."""
     lines: list[bytes] = []
     while not lines or lines[-1].strip() != b"end_header":
         line = stream.readline(_LONGEST_LINE)
@@ -120,7 +120,7 @@ def _type(name: str) -> str:
 
 
 def _read_ascii(head: bytes, elements: list[_Element], body: bytes) -> "PlyData":
-    """The vertices alone where they have no lists, else all that plyfile reads."""
+    """Only the vertices if they have no lists, else all that plyfile reads."""
     from plyfile import PlyData, PlyElement
 
     _check_vertex(element.name for element in elements)
@@ -135,7 +135,7 @@ def _read_ascii(head: bytes, elements: list[_Element], body: bytes) -> "PlyData"
 
 
 def _read_vertices(elements: list[_Element], body: bytes) -> Array | None:
-    """Structured records of the element `vertex`; None where it has lists."""
+    """Structured records of the element `vertex`; None if it has lists."""
     place = next(i for i, element in enumerate(elements) if element.name == "vertex")
     vertex = elements[place]
     if not vertex.count or any(kind is None for _, kind in vertex.properties):

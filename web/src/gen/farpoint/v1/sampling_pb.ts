@@ -27,7 +27,7 @@ export const file_farpoint_v1_sampling: GenFile = /*@__PURE__*/
  */
 export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   /**
-   * Shape (P, 3): the clouds one after the other. FLOAT32, FLOAT16, BFLOAT16
+   * Shape (P, 3): the clouds, concatenated. FLOAT32, FLOAT16, BFLOAT16
    * or FLOAT64. FLOAT64 is shifted, in FLOAT64, to the cloud's first finite
    * point before it is narrowed to FLOAT32, so map coordinates stay exact.
    *
@@ -43,17 +43,17 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   lengths: bigint[];
 
   /**
-   * Samples wanted of each cloud: one number for all, or one per cloud. With `covering_radius` at
-   * most so many; empty then means no bound but the points of the cloud.
+   * Number of samples of each cloud: one for all, or one per cloud. With `covering_radius` the
+   * maximum; empty then means all points of the cloud.
    *
    * @generated from field: repeated int64 sample_counts = 3;
    */
   sampleCounts: bigint[];
 
   /**
-   * Row of each cloud, counted from the cloud's own first row, that is chosen
-   * first: one number for all, or one per cloud. Empty means row 0. Where that
-   * row is not finite and such rows are ignored, the first finite row.
+   * Row of the first sample, counted from the first row of the cloud: one for
+   * all clouds, or one per cloud. Empty means row 0. If that row is not finite
+   * and such rows are ignored, the first finite row is used.
    *
    * @generated from field: repeated int64 start_indices = 4;
    */
@@ -70,28 +70,28 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   nonfinitePolicy: NonfinitePolicy;
 
   /**
-   * Per-point values of shape (P, ...) to gather at the chosen points.
+   * Per-point values of shape (P, ...) to gather at the samples.
    *
    * @generated from field: repeated farpoint.v1.Attribute attributes = 7;
    */
   attributes: Attribute[];
 
   /**
-   * Include the coordinates of the chosen points.
+   * Include the coordinates of the samples.
    *
    * @generated from field: bool return_points = 8;
    */
   returnPoints: boolean;
 
   /**
-   * Include covering distances in the answer.
+   * Include covering distances in the response.
    *
    * @generated from field: bool return_distances = 9;
    */
   returnDistances: boolean;
 
   /**
-   * Include a checksum of each tensor in the answer. It detects damage on the way, which
+   * Include a checksum of each tensor in the response. It detects damage in transit, which
    * connections without TLS do not.
    *
    * @generated from field: bool return_checksums = 10;
@@ -99,7 +99,7 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   returnChecksums: boolean;
 
   /**
-   * The clouds one after the other as they lie in memory, instead of `points`.
+   * The clouds, concatenated, as records in memory, instead of `points`.
    *
    * @generated from field: farpoint.v1.PackedCloud packed_cloud = 11;
    */
@@ -107,8 +107,8 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
 
   /**
    * Sampling of each cloud ends at the first covering radius that is at most this, in the unit
-   * of the coordinates. The answer is the beginning of the one without it; its `lengths`
-   * say how many samples it took. Not negative; infinity takes one sample of each cloud.
+   * of the coordinates. The response is a prefix of the one without it; `lengths` has the
+   * numbers of samples. Not negative; infinity gives one sample of each cloud.
    *
    * @generated from field: optional float covering_radius = 12;
    */
@@ -137,7 +137,7 @@ export const SampleRequestSchema: GenMessage<SampleRequest> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 0);
 
 /**
- * The samples of B clouds, S in all, one cloud after the other.
+ * The samples of B clouds, S in all, cloud after cloud.
  *
  * @generated from message farpoint.v1.SampleResponse
  */
@@ -158,32 +158,31 @@ export type SampleResponse = Message<"farpoint.v1.SampleResponse"> & {
 
   /**
    * Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to;
-   * the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if asked for.
+   * the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if requested.
    *
    * @generated from field: farpoint.v1.Tensor points = 3;
    */
   points?: Tensor | undefined;
 
   /**
-   * FLOAT32, shape (S), in the unit of the coordinates: at position i of a
-   * cloud, the distance from the chosen points 0..i to the point of the cloud
-   * that is farthest from them. The last one is the cloud's covering radius.
-   * Only if asked for.
+   * FLOAT32, shape (S), in the unit of the coordinates: entry i of a cloud is
+   * the largest distance from any of its points to the nearest of samples
+   * 0..i. The last one is the cloud's covering radius. Only if requested.
    *
    * @generated from field: farpoint.v1.Tensor distances = 4;
    */
   distances?: Tensor | undefined;
 
   /**
-   * The request's attributes at the chosen points, shape (S, ...).
+   * The request's attributes at the samples, shape (S, ...).
    *
    * @generated from field: repeated farpoint.v1.Attribute attributes = 5;
    */
   attributes: Attribute[];
 
   /**
-   * FLOAT64, shape (B, 3): what was subtracted from each cloud. Only for
-   * FLOAT64 points, of which a voxel grid and random rows subtract nothing.
+   * FLOAT64, shape (B, 3): the origin subtracted from each cloud. Only for
+   * FLOAT64 points, and not for a voxel grid or random rows.
    *
    * @generated from field: farpoint.v1.Tensor origins = 6;
    */
@@ -209,21 +208,21 @@ export const SampleResponseSchema: GenMessage<SampleResponse> = /*@__PURE__*/
  */
 export type Timings = Message<"farpoint.v1.Timings"> & {
   /**
-   * From acceptance to the start of its batch.
+   * From acceptance to the start of the batch.
    *
    * @generated from field: double queue_ms = 1;
    */
   queueMs: number;
 
   /**
-   * In the engine, for the batch the request was part of.
+   * In the engine, for the whole batch.
    *
    * @generated from field: double compute_ms = 2;
    */
   computeMs: number;
 
   /**
-   * From the arrival of the request to its answer.
+   * From the arrival of the request to its response.
    *
    * @generated from field: double server_ms = 3;
    */
@@ -266,8 +265,8 @@ export const SampleStreamRequestSchema: GenMessage<SampleStreamRequest> = /*@__P
  */
 export type SampleStreamResponse = Message<"farpoint.v1.SampleStreamResponse"> & {
   /**
-   * Which request this answers, counted from 0 in the order of arrival. A gap
-   * means that the requests in between were dropped.
+   * Index of the request, from 0 in the order of arrival. A gap means that the
+   * requests in between were dropped.
    *
    * @generated from field: int64 request_index = 1;
    */
@@ -284,7 +283,7 @@ export type SampleStreamResponse = Message<"farpoint.v1.SampleStreamResponse"> &
     case: "response";
   } | {
     /**
-     * As a failed Sample: its code, its text and its details.
+     * Status of a failed request: code, text and details as for Sample.
      *
      * @generated from field: google.rpc.Status error = 3;
      */
@@ -311,7 +310,7 @@ export type SampleLargeRequest = Message<"farpoint.v1.SampleLargeRequest"> & {
    */
   part: {
     /**
-     * Complete but for `points.data` or `packed_cloud.data`, which is empty.
+     * Complete except for `points.data` or `packed_cloud.data`, which is empty.
      *
      * @generated from field: farpoint.v1.SampleRequest request = 1;
      */
@@ -360,7 +359,7 @@ export const SampleLargeResponseSchema: GenMessage<SampleLargeResponse> = /*@__P
  */
 export type EncodeRequest = Message<"farpoint.v1.EncodeRequest"> & {
   /**
-   * As in a SampleRequest; every row must be finite.
+   * As in SampleRequest; every row must be finite.
    *
    * @generated from field: farpoint.v1.Tensor points = 1;
    */
@@ -374,29 +373,29 @@ export type EncodeRequest = Message<"farpoint.v1.EncodeRequest"> & {
   lengths: bigint[];
 
   /**
-   * Name of a loaded model. Empty means the one that ListModels names first.
+   * Name of a loaded encoder. Empty means the first of ListModels.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * Shape (P, A) for a model that takes A values with each point, FLOAT32,
-   * FLOAT64 or FLOAT16. Not set for a model that takes none.
+   * Shape (P, A) for a model with A attributes per point, FLOAT32, FLOAT64 or
+   * FLOAT16. Not set for a model without attributes.
    *
    * @generated from field: farpoint.v1.Tensor attributes = 4;
    */
   attributes?: Tensor | undefined;
 
   /**
-   * Include the coordinates of the points that are kept.
+   * Include the coordinates of the kept points.
    *
    * @generated from field: bool return_points = 5;
    */
   returnPoints: boolean;
 
   /**
-   * As in a SampleRequest.
+   * As in SampleRequest.
    *
    * @generated from field: bool return_checksums = 6;
    */
@@ -415,15 +414,14 @@ export const EncodeRequestSchema: GenMessage<EncodeRequest> = /*@__PURE__*/
  */
 export type EncodeResponse = Message<"farpoint.v1.EncodeResponse"> & {
   /**
-   * Which model it was.
+   * Name of the model.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * In the order of the model; each keeps the first of what the one before it
-   * kept.
+   * In order; each keeps a prefix of the points of the previous one.
    *
    * @generated from field: repeated farpoint.v1.EncodedStage stages = 2;
    */
@@ -443,7 +441,7 @@ export const EncodeResponseSchema: GenMessage<EncodeResponse> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 8);
 
 /**
- * The points that a stage keeps of B clouds, S points in all, one cloud after the other.
+ * The points that a stage keeps of B clouds, S in all, cloud after cloud.
  *
  * @generated from message farpoint.v1.EncodedStage
  */
@@ -470,23 +468,23 @@ export type EncodedStage = Message<"farpoint.v1.EncodedStage"> & {
   features?: Tensor | undefined;
 
   /**
-   * INT32, shape (S): how many points of the cloud each one stands for. They
-   * add up to the points of the cloud.
+   * INT32, shape (S): number of points of the cloud that each one represents.
+   * They add up to the points of the cloud.
    *
    * @generated from field: farpoint.v1.Tensor counts = 4;
    */
   counts?: Tensor | undefined;
 
   /**
-   * FLOAT32, shape (S), in the unit of the coordinates: from each one to the
-   * points of the stage before that it stands for, on average.
+   * FLOAT32, shape (S), in the unit of the coordinates: mean distance to the
+   * points of the previous stage that each one represents.
    *
    * @generated from field: farpoint.v1.Tensor mean_distances = 5;
    */
   meanDistances?: Tensor | undefined;
 
   /**
-   * Shape (S, 3), in the type that was sent. Only if asked for.
+   * Shape (S, 3), in the type that was sent. Only if requested.
    *
    * @generated from field: farpoint.v1.Tensor points = 6;
    */
@@ -518,7 +516,7 @@ export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE_
  */
 export type ListModelsResponse = Message<"farpoint.v1.ListModelsResponse"> & {
   /**
-   * Those that are ready.
+   * The loaded models.
    *
    * @generated from field: repeated farpoint.v1.Model models = 1;
    */
@@ -533,7 +531,7 @@ export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PUR
   messageDesc(file_farpoint_v1_sampling, 11);
 
 /**
- * A model that is loaded.
+ * A loaded model.
  *
  * @generated from message farpoint.v1.Model
  */
@@ -544,21 +542,21 @@ export type Model = Message<"farpoint.v1.Model"> & {
   name: string;
 
   /**
-   * The share of its points that each stage keeps.
+   * The share of points that each stage keeps.
    *
    * @generated from field: repeated double rates = 2;
    */
   rates: number[];
 
   /**
-   * Features of each point that is kept.
+   * Features of each kept point.
    *
    * @generated from field: int64 feature_channels = 3;
    */
   featureChannels: bigint;
 
   /**
-   * Values that come with each point, besides its coordinates.
+   * Attributes per point, in addition to the coordinates.
    *
    * @generated from field: int64 attribute_channels = 4;
    */
@@ -612,7 +610,7 @@ export type ModelTensor = Message<"farpoint.v1.ModelTensor"> & {
   dataType: DataType;
 
   /**
-   * Sizes of one row; -1 where any will do.
+   * Shape of one row; -1 for any size.
    *
    * @generated from field: repeated int64 row_shape = 4;
    */
@@ -694,14 +692,14 @@ export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*
  */
 export type Device = Message<"farpoint.v1.Device"> & {
   /**
-   * As torch names it: "cpu", "cuda:0".
+   * Name in torch: "cpu", "cuda:0".
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Name of the processor or the card.
+   * Name of the processor or the GPU.
    *
    * @generated from field: string description = 2;
    */
@@ -743,7 +741,7 @@ export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 17);
 
 /**
- * The method that chooses points.
+ * Method of sampling.
  *
  * @generated from enum farpoint.v1.SamplingMethod
  */
@@ -757,31 +755,31 @@ export enum SamplingMethod {
 
   /**
    * Exact farthest point sampling: each point is the one farthest from all
-   * chosen before it; the lowest index wins a tie.
+   * points sampled before it; the lowest index wins a tie.
    *
    * @generated from enum value: SAMPLING_METHOD_FARTHEST_POINT = 1;
    */
   FARTHEST_POINT = 1,
 
   /**
-   * One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
-   * rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+   * One point of each occupied voxel of `voxel_grid`, in the order of the rows, or of the voxels'
+   * first rows. Sample counts, starts, covering radius and distances are not allowed.
    *
    * @generated from enum value: SAMPLING_METHOD_VOXEL_GRID = 2;
    */
   VOXEL_GRID = 2,
 
   /**
-   * Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
-   * SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+   * Random rows without replacement, determined by `seeds`: those with the lowest SplitMix64
+   * numbers, lowest first. Starts, covering radius and distances are not allowed.
    *
    * @generated from enum value: SAMPLING_METHOD_RANDOM = 3;
    */
   RANDOM = 3,
 
   /**
-   * Points farther than `covering_radius` from one another, which must be given, until no other is:
-   * the beginning of the farthest points, and the same answer as theirs with that radius.
+   * Points more than `covering_radius` apart, which must be given: a prefix of the farthest points,
+   * and the same response as theirs with that radius.
    *
    * @generated from enum value: SAMPLING_METHOD_POISSON_DISK = 4;
    */
@@ -795,7 +793,7 @@ export const SamplingMethodSchema: GenEnum<SamplingMethod> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 0);
 
 /**
- * The treatment of rows with a coordinate that is NaN or infinite.
+ * Treatment of rows with a coordinate that is NaN or infinite.
  *
  * @generated from enum farpoint.v1.NonfinitePolicy
  */
@@ -816,7 +814,7 @@ export enum NonfinitePolicy {
   REJECT = 1,
 
   /**
-   * Such rows are never chosen. Indices still refer to the rows as sent.
+   * Such rows are never sampled. Indices still refer to the rows as sent.
    *
    * @generated from enum value: NONFINITE_POLICY_IGNORE = 2;
    */
@@ -830,7 +828,7 @@ export const NonfinitePolicySchema: GenEnum<NonfinitePolicy> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 1);
 
 /**
- * The treatment of a request that arrives while an earlier one still waits.
+ * Treatment of a request that arrives while an earlier one waits.
  *
  * @generated from enum farpoint.v1.StreamMode
  */
@@ -843,15 +841,15 @@ export enum StreamMode {
   UNSPECIFIED = 0,
 
   /**
-   * Both are answered. A caller who is faster than the server is slowed down.
+   * Both get a response. A caller faster than the server is slowed down.
    *
    * @generated from enum value: STREAM_MODE_EVERY = 1;
    */
   EVERY = 1,
 
   /**
-   * The earlier one is dropped unanswered: for a live sensor, of which only
-   * the newest cloud matters. The last request of a stream is never dropped.
+   * The earlier one is dropped without a response: for a live sensor. The last
+   * request of a stream is never dropped.
    *
    * @generated from enum value: STREAM_MODE_LATEST = 2;
    */
@@ -881,7 +879,7 @@ export enum TensorScope {
   POINT = 1,
 
   /**
-   * Points that the model chose or made: their number is its own.
+   * Points that the model samples or generates.
    *
    * @generated from enum value: TENSOR_SCOPE_SAMPLE = 2;
    */
@@ -906,7 +904,7 @@ export const TensorScopeSchema: GenEnum<TensorScope> = /*@__PURE__*/
  */
 export const SamplingService: GenService<{
   /**
-   * Chooses points of each cloud and answers with their indices.
+   * Samples points of each cloud and returns their indices.
    *
    * @generated from rpc farpoint.v1.SamplingService.Sample
    */
@@ -916,8 +914,8 @@ export const SamplingService: GenService<{
     output: typeof SampleResponseSchema;
   },
   /**
-   * Samples requests as they come and answers in their order. A request that
-   * fails is answered with its own status, and the stream goes on.
+   * Samples a stream of requests and responds in their order. A request that
+   * fails gets its status as response, and the stream goes on.
    *
    * @generated from rpc farpoint.v1.SamplingService.SampleStream
    */
@@ -927,7 +925,7 @@ export const SamplingService: GenService<{
     output: typeof SampleStreamResponseSchema;
   },
   /**
-   * As Sample, for a request above the message limit, which is sent in pieces.
+   * Like Sample, for a request above the message limit, sent in pieces.
    *
    * @generated from rpc farpoint.v1.SamplingService.SampleLarge
    */
@@ -937,7 +935,7 @@ export const SamplingService: GenService<{
     output: typeof SampleLargeResponseSchema;
   },
   /**
-   * Runs an encoder over each cloud and answers with what each of its stages keeps.
+   * Runs an encoder on each cloud and returns the points that each stage keeps.
    * Exported models run by inference.GRPCInferenceService/ModelInfer.
    *
    * @generated from rpc farpoint.v1.SamplingService.Encode
@@ -948,7 +946,7 @@ export const SamplingService: GenService<{
     output: typeof EncodeResponseSchema;
   },
   /**
-   * Says which models are loaded.
+   * Lists the loaded models.
    *
    * @generated from rpc farpoint.v1.SamplingService.ListModels
    */
@@ -958,7 +956,7 @@ export const SamplingService: GenService<{
     output: typeof ListModelsResponseSchema;
   },
   /**
-   * Says what this server is and what it accepts.
+   * Returns the server's version, devices, accepted types and limits.
    *
    * @generated from rpc farpoint.v1.SamplingService.GetServerInfo
    */
