@@ -43,7 +43,7 @@ class Soak:
 
     Attributes:
         faults: How many of each.
-        problems: What failed besides calls.
+        problems: Failures other than those of calls.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:

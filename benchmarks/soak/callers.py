@@ -223,8 +223,8 @@ class Caller:
         self._end(kind, outcome, detail)
 
     def _end(self, kind: str, outcome: str, detail: str) -> None:
-        if outcome == "untold":
-            self._tally.untold.append((kind, self._request_id))
+        if outcome == "unresolved":
+            self._tally.unresolved.append((kind, self._request_id))
         else:
             self._tally.end(kind, outcome, detail)
 
@@ -265,7 +265,7 @@ class Caller:
         if (code in INTERRUPTIONS or is_lost) and self._server.interrupts(begun):
             await asyncio.sleep(0.1)
             return "interrupted", detail
-        return ("untold" if is_lost or code is Code.DEADLINE_EXCEEDED else "wrong"), detail
+        return ("unresolved" if is_lost or code is Code.DEADLINE_EXCEEDED else "wrong"), detail
 
     def _options(self, timeout_s: float | None = None) -> dict[str, Any]:
         self._made += 1

@@ -28,14 +28,14 @@ class Tally:
 
     Attributes:
         counts: By kind and outcome.
-        untold: Kind and id of calls that ended without the server's status, which its log has.
+        unresolved: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
         small_ms: Times of small calls during which no process was stopped, killed or frozen.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.untold: list[tuple[str, str]] = []
+        self.unresolved: list[tuple[str, str]] = []
         self.details: list[str] = []
         self.small_ms: list[float] = []
 
@@ -65,15 +65,15 @@ class Tally:
         )
 
 
-# What a call was that had no status of the server's, by the status that the server says it had.
-UNTOLD = {"DEADLINE_EXCEEDED": "late", "CANCELLED": "late", "RESOURCE_EXHAUSTED": "refused"}
+# Outcome of a call that ended without a status, by the status in the server's log.
+BY_LOG = {"DEADLINE_EXCEEDED": "late", "CANCELLED": "late", "RESOURCE_EXHAUSTED": "refused"}
 
 
 def judge_by_log(tally: Tally, server: SoakServer) -> None:
     """Counts what only the server knows of calls that had no status, or two answers."""
-    for kind, request_id in tally.untold:
+    for kind, request_id in tally.unresolved:
         statuses = server.ends.get((request_id, -1), [])
-        outcome = UNTOLD.get(statuses[0], "lost") if len(statuses) == 1 else "lost"
+        outcome = BY_LOG.get(statuses[0], "lost") if len(statuses) == 1 else "lost"
         tally.end(kind, outcome, detail=f"no status, and the server's log has {statuses}")
     for (request_id, index), statuses in server.ends.items():
         for _ in statuses[1:]:
