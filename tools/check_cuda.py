@@ -101,7 +101,7 @@ def check_glue(source: Path) -> None:
 
 
 def check_names() -> None:
-    """An <op>.cu next to an <op>.cpp would build the same object: hence <op>_kernel.cu."""
+    """An <op>.cu next to an <op>.cpp would build the same object, so it is <op>_kernel.cu."""
     sources = (p for p in SOURCES.rglob("*") if p.suffix in (".cu", ".cpp"))
     built = Counter(str(object_of(p)) for p in sources)
     twice = sorted(name for name, count in built.items() if count > 1)

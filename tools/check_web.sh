@@ -12,7 +12,7 @@ command -v npm > /dev/null || skip "no npm"
 node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' ||
   skip "Node $(node --version) is older than 20.19"
 if [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then
-  said=$(cd web && timeout 180 npm ci --no-audit --no-fund --loglevel error 2>&1) || skip "npm ci: ${said%%$'\n'*}"
+  output=$(cd web && timeout 180 npm ci --no-audit --no-fund --loglevel error 2>&1) || skip "npm ci: ${output%%$'\n'*}"
 fi
 (cd web && node_modules/.bin/prettier --check --log-level warn . && node_modules/.bin/tsc --noEmit && node layers.mjs)
 fresh=$(mktemp -d)

@@ -12,8 +12,8 @@ if [ -n "${CI:-}" ] && ! are_there; then
   export -f install
   if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
     echo "No Chromium or promtool, and no way to install them: their tests are skipped." >&2
-  elif ! said=$(timeout 240 bash -ec install 2>&1); then
-    echo "No Chromium or promtool: their tests are skipped. apt-get: ${said##*$'\n'}" >&2
+  elif ! output=$(timeout 240 bash -ec install 2>&1); then
+    echo "No Chromium or promtool: their tests are skipped. apt-get: ${output##*$'\n'}" >&2
   fi
 fi
 if [ -n "${CI:-}" ] && are_there; then echo 1; else echo "${REQUIRE_TEST_TOOLS:-}"; fi

@@ -21,91 +21,70 @@ at::Tensor call_gather(const at::Tensor& features, const at::Tensor& idx) {
   return op.call(features, idx);
 }
 
-struct GatherPoints : torch::autograd::Function<GatherPoints> {
-  static constexpr bool is_traceable = true;
-
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features, const at::Tensor& idx,
-                            const Computed<at::Tensor>& computed) {
-    ctx->save_for_backward({idx});
-    ctx->saved_data["n"] = features.sym_size(2);
-    return computed.outputs;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    variable_list result(3);
-    if (!ctx->needs_input_grad(0)) return result;
-    const auto idx = ctx->get_saved_variables()[0];
-    result[0] = call_scatter(grads[0], idx, ctx->saved_data["n"].toSymInt());
-    return result;
+// The derivative of each op, which takes the gradient of the result, the indices and the columns
+// that a row of the input has.
+struct Gather {
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
+    return call_scatter(grad, idx, std::move(n));
   }
 };
 
-struct ScatterPoints : torch::autograd::Function<ScatterPoints> {
-  static constexpr bool is_traceable = true;
-
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& /*values*/,
-                            const at::Tensor& idx, const Computed<at::Tensor>& computed) {
-    ctx->save_for_backward({idx});
-    return computed.outputs;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    variable_list result(3);
-    if (!ctx->needs_input_grad(0)) return result;
-    result[0] = call_gather(grads[0], ctx->get_saved_variables()[0]);
-    return result;
-  }
-};
-
-struct GroupPoints : torch::autograd::Function<GroupPoints> {
-  static constexpr bool is_traceable = true;
-
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features, const at::Tensor& idx,
-                            const Computed<at::Tensor>& computed) {
-    ctx->save_for_backward({idx});
-    ctx->saved_data["n"] = features.sym_size(2);
-    return computed.outputs;
-  }
-
+struct Group {
   // With reshape, since flatten has no rule for the batched gradients of torch.autograd.
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
+    const auto columns = idx.sym_size(1) * idx.sym_size(2);
+    return call_scatter(grad.reshape_symint({grad.sym_size(0), grad.sym_size(1), columns}),
+                        idx.reshape_symint({idx.sym_size(0), columns}), std::move(n));
+  }
+};
+
+struct Scatter {
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt) {
+    return call_gather(grad, idx);
+  }
+};
+
+template <class Op>
+struct LinearNode : torch::autograd::Function<LinearNode<Op>> {
+  static constexpr bool is_traceable = true;
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input, const at::Tensor& idx,
+                            const Computed<at::Tensor>& computed) {
+    ctx->save_for_backward({idx});
+    ctx->saved_data["n"] = input.sym_size(2);
+    return computed.outputs;
+  }
+
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     variable_list result(3);
     if (!ctx->needs_input_grad(0)) return result;
     const auto idx = ctx->get_saved_variables()[0];
-    const auto columns = idx.sym_size(1) * idx.sym_size(2);
-    const auto values =
-        grads[0].reshape_symint({grads[0].sym_size(0), grads[0].sym_size(1), columns});
-    result[0] = call_scatter(values, idx.reshape_symint({idx.sym_size(0), columns}),
-                             ctx->saved_data["n"].toSymInt());
+    result[0] = Op::derivative(grads[0], idx, ctx->saved_data["n"].toSymInt());
     return result;
   }
 };
+
+// The result `apply(input)`, its node and its tangent.
+template <class Op, class Apply>
+at::Tensor linear(const at::Tensor& input, const at::Tensor& idx, const Apply& apply) {
+  auto out = below_autograd([&] { return apply(input); });
+  if (compute_requires_grad(input)) {
+    out = record<LinearNode<Op>>(primal(input), idx, Computed<at::Tensor>{out});
+  }
+  if (isFwGradDefined(input)) set_tangent(out, apply(tangent(input)));
+  return out;
+}
 
 at::Tensor gather_points(const at::Tensor& features, const at::Tensor& idx) {
-  auto out = below_autograd([&] { return call_gather(features, idx); });
-  if (compute_requires_grad(features)) {
-    out = record<GatherPoints>(primal(features), idx, Computed<at::Tensor>{out});
-  }
-  if (isFwGradDefined(features)) set_tangent(out, call_gather(tangent(features), idx));
-  return out;
+  return linear<Gather>(features, idx, [&](const at::Tensor& f) { return call_gather(f, idx); });
 }
 
 at::Tensor scatter_points(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
-  auto out = below_autograd([&] { return call_scatter(values, idx, n); });
-  if (compute_requires_grad(values)) {
-    out = record<ScatterPoints>(primal(values), idx, Computed<at::Tensor>{out});
-  }
-  if (isFwGradDefined(values)) set_tangent(out, call_scatter(tangent(values), idx, n));
-  return out;
+  return linear<Scatter>(values, idx, [&](const at::Tensor& v) { return call_scatter(v, idx, n); });
 }
 
 at::Tensor group_points(const at::Tensor& features, const at::Tensor& idx) {
-  auto out = below_autograd([&] { return call_group(features, idx); });
-  if (compute_requires_grad(features)) {
-    out = record<GroupPoints>(primal(features), idx, Computed<at::Tensor>{out});
-  }
-  if (isFwGradDefined(features)) set_tangent(out, call_group(tangent(features), idx));
-  return out;
+  return linear<Group>(features, idx, [&](const at::Tensor& f) { return call_group(f, idx); });
 }
 
 }  // namespace

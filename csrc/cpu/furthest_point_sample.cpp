@@ -31,12 +31,6 @@ void check_start(int64_t start, int64_t points, int64_t cloud) {
                     " for cloud ", cloud, ", got ", start);
 }
 
-void check_samples(int64_t m, int64_t points, int64_t cloud) {
-  TORCH_CHECK_VALUE(points >= 1, "xyz: expected at least one point, got an empty cloud ", cloud);
-  TORCH_CHECK_VALUE(m >= 1 && m <= points, "num_samples: expected 1 to ", points,
-                    ", the points of cloud ", cloud, ", got ", m);
-}
-
 // The radius at which each cloud ends; negative for one that does not end early, which only
 // servers may ask for.
 std::vector<double> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds,
@@ -126,13 +120,9 @@ Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_
   return s.run();
 }
 
-// The flag of each cloud, which the caller may raise while the kernel runs; nullptr is none. A
-// flag is written as a plain int elsewhere, so it must have the layout of one.
+// `cancelled` is the flag of each cloud, which the caller may raise while the kernel runs, or
+// nullptr. A flag is written as a plain int elsewhere, so it must have the layout of one.
 static_assert(sizeof(std::atomic<int>) == sizeof(int32_t) && std::atomic<int>::is_always_lock_free);
-
-const std::atomic<int>* flags_of(const at::Tensor& cancelled) {
-  return reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>());
-}
 
 Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
                       const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
@@ -151,7 +141,9 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
     const int64_t size = row[b + 1] - row[b], m = slot[b + 1] - slot[b];
     const int64_t first = value_or(starts, b, 0);
-    check_samples(m, size, b);
+    TORCH_CHECK_VALUE(size >= 1, "xyz: expected at least one point, got an empty cloud ", b);
+    TORCH_CHECK_VALUE(m >= 1 && m <= size, "num_samples: expected 1 to ", size,
+                      ", the points of cloud ", b, ", got ", m);
     check_start(first, size, b);
     s.add(row[b], size, m, first, slot[b], radii[b], cancelled ? cancelled + b : nullptr);
   }
@@ -187,8 +179,9 @@ Tensors furthest_point_sample_cancellable(const at::Tensor& xyz, const at::Tenso
       cancelled.dim() == 1 && cancelled.is_contiguous() && cancelled.size(0) + 1 == offsets.size(0),
       "cancelled: expected contiguous (B,) for offsets ", offsets.sizes(), ", got ",
       cancelled.sizes());
-  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
-                       flags_of(cancelled));
+  return sample_ragged(
+      xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
+      reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>()));
 }
 
 }  // namespace

@@ -72,12 +72,9 @@ at::Tensor group_points(const at::Tensor& features, const at::Tensor& idx) {
   return out;
 }
 
-// The halves are summed in float32 and rounded once.
 at::Tensor scatter_points(const at::Tensor& values, const at::Tensor& idx, int64_t n) {
   check_scatter(values, idx, n);
-  const bool wide = values.scalar_type() == at::kDouble;
-  const auto from = values.to(wide ? at::kDouble : at::kFloat).contiguous();
-  const auto columns = idx.contiguous();
+  const auto from = widened(values), columns = idx.contiguous();
   auto out = empty_output({values.size(0), values.size(1), n}, from.options());
   const cpu::GatherShape shape{values.size(1), n, idx.size(1)};
   AT_DISPATCH_FLOATING_TYPES(from.scalar_type(), "scatter_points", [&] {

@@ -16,19 +16,16 @@ namespace {
 // Products that one thread should add up before another is worth waking.
 constexpr int64_t kProductsPerTask = 1 << 14;
 
-// The halves are summed in float32 and rounded once.
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
-}
-
-// Calls body(value, index), whose arguments have the types of the contiguous tensors, once `idx` is
-// in range.
+// Calls body(a, b, indices, out), pointers of the types of the contiguous tensors, once `idx` is in
+// range.
 template <typename Body>
-void dispatch(const at::Tensor& values, const at::Tensor& idx, int64_t columns, const Body& body) {
-  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "interpolate", [&] {
+void dispatch(const at::Tensor& a, const at::Tensor& b, const at::Tensor& idx, int64_t columns,
+              const at::Tensor& out, const Body& body) {
+  AT_DISPATCH_FLOATING_TYPES(out.scalar_type(), "interpolate", [&] {
     AT_DISPATCH_INDEX_TYPES(idx.scalar_type(), "interpolate", [&] {
       check_range<index_t>(idx, columns);
-      body(scalar_t{}, index_t{});
+      body(a.const_data_ptr<scalar_t>(), b.const_data_ptr<scalar_t>(),
+           idx.const_data_ptr<index_t>(), out.mutable_data_ptr<scalar_t>());
     });
   });
 }
@@ -45,13 +42,7 @@ at::Tensor interpolate(const at::Tensor& features, const at::Tensor& idx,
   const auto f = widened(features), w = widened(weight), corners = idx.contiguous();
   const cpu::InterpolateShape shape{f.size(1), idx.size(1), f.size(2), idx.size(2)};
   auto out = at::empty({f.size(0), shape.channels, shape.points}, f.options());
-  dispatch(f, corners, shape.columns, [&](auto value, auto index) {
-    using Value = decltype(value);
-    using Index = decltype(index);
-    const auto* from = f.const_data_ptr<Value>();
-    const auto* by = w.const_data_ptr<Value>();
-    const auto* at = corners.const_data_ptr<Index>();
-    auto* to = out.mutable_data_ptr<Value>();
+  dispatch(f, w, corners, shape.columns, out, [&](auto* from, auto* by, auto* at, auto* to) {
     in_parallel(
         f.size(0) * shape.channels, shape.points * shape.corners,
         [&](int64_t b, int64_t e) { cpu::interpolate_rows(from, at, by, to, shape, b, e); });
@@ -65,13 +56,7 @@ at::Tensor interpolate_scatter(const at::Tensor& values, const at::Tensor& idx,
   const auto v = widened(values), w = widened(weight), corners = idx.contiguous();
   const cpu::InterpolateShape shape{v.size(1), v.size(2), m, idx.size(2)};
   auto out = at::zeros({v.size(0), shape.channels, m}, v.options());
-  dispatch(v, corners, m, [&](auto value, auto index) {
-    using Value = decltype(value);
-    using Index = decltype(index);
-    const auto* from = v.const_data_ptr<Value>();
-    const auto* by = w.const_data_ptr<Value>();
-    const auto* at = corners.const_data_ptr<Index>();
-    auto* to = out.mutable_data_ptr<Value>();
+  dispatch(v, w, corners, m, out, [&](auto* from, auto* by, auto* at, auto* to) {
     in_parallel(v.size(0) * shape.channels, shape.points * shape.corners,
                 [&](int64_t b, int64_t e) {
                   cpu::interpolate_scatter_rows(from, at, by, to, shape, b, e);
@@ -86,13 +71,7 @@ at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
   const auto v = widened(values), f = widened(features), corners = idx.contiguous();
   const cpu::InterpolateShape shape{v.size(1), v.size(2), f.size(2), idx.size(2)};
   auto out = at::zeros(idx.sizes(), v.options());
-  dispatch(v, corners, shape.columns, [&](auto value, auto index) {
-    using Value = decltype(value);
-    using Index = decltype(index);
-    const auto* from = v.const_data_ptr<Value>();
-    const auto* with = f.const_data_ptr<Value>();
-    const auto* at = corners.const_data_ptr<Index>();
-    auto* to = out.mutable_data_ptr<Value>();
+  dispatch(v, f, corners, shape.columns, out, [&](auto* from, auto* with, auto* at, auto* to) {
     in_parallel(shape.points, shape.channels * shape.corners, [&](int64_t begin, int64_t end) {
       for (int64_t b = 0; b < v.size(0); ++b) {
         cpu::interpolate_dot_points(from, with, at, to, shape, b, begin, end);

@@ -35,9 +35,7 @@ struct Search {
 
 Search search_of(const at::Tensor& points, const at::Tensor& queries, std::vector<int64_t> sizes,
                  std::vector<int64_t> query_sizes) {
-  const auto type = distance_type(points);
-  return {points.to(type).contiguous(), queries.to(type).contiguous(), std::move(sizes),
-          std::move(query_sizes)};
+  return {widened(points), widened(queries), std::move(sizes), std::move(query_sizes)};
 }
 
 // Of `points` that `lengths` bounds and all queries.

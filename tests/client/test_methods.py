@@ -1,4 +1,4 @@
-"""Methods of `sample`: what is sent for each, and what is wrong before anything is sent."""
+"""Methods of `sample`: requests, and errors before anything is sent."""
 
 from collections.abc import Callable
 

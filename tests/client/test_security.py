@@ -1,4 +1,4 @@
-"""TLS and tokens of the client: what is accepted, what is refused, and what is sent."""
+"""TLS and tokens of the client: accepted and refused arguments, and metadata."""
 
 from concurrent import futures
 

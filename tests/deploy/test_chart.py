@@ -1,4 +1,4 @@
-"""The Helm chart: what it renders is valid, and means what docs/deployment.md says."""
+"""The Helm chart: rendered objects are valid and agree with docs/deployment.md."""
 
 from importlib.metadata import version
 from typing import Any

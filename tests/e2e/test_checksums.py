@@ -1,4 +1,4 @@
-"""Damage to an answer on its way is found by checksums, which a server sends on request."""
+"""Checksums, which a server sends on request, detect damaged answers."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Memory of a running server: given back, trimmed, bounded, and its end."""
+"""Memory of a running server: returned when idle, trimmed, bounded, exhausted."""
 
 import json
 import time

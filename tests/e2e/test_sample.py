@@ -1,4 +1,4 @@
-"""Answers of Sample: exact indices, and all that a caller asks for with them."""
+"""Answers of Sample: exact indices and requested outputs."""
 
 import numpy as np
 import pytest

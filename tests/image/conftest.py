@@ -1,4 +1,4 @@
-"""Containers of the image that FARPOINT_IMAGE names, run by podman as docs/deployment.md says."""
+"""Containers of the image FARPOINT_IMAGE, run by podman as in docs/deployment.md."""
 
 import json
 import os

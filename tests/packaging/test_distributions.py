@@ -87,16 +87,11 @@ def test_the_repository_has_one_address() -> None:
     assert all(ADDRESS.search(path.read_text()) for path in texts[:4])
 
 
-LIBRARIES = pytest.mark.parametrize("package", [farpoint, farpoint_ops], ids=lambda p: p.__name__)
-
-
-@LIBRARIES
-def test_the_version_is_that_of_the_installed_distribution(package: ModuleType) -> None:
+@pytest.mark.parametrize("package", [farpoint, farpoint_ops], ids=lambda p: p.__name__)
+def test_the_version_is_that_of_the_distribution_and_other_names_are_missing(
+    package: ModuleType,
+) -> None:
     assert package.__version__ == version(package.__name__.replace("_", "-"))
-
-
-@LIBRARIES
-def test_another_name_is_missing_as_ever(package: ModuleType) -> None:
     with pytest.raises(
         AttributeError, match=f"module '{package.__name__}' has no attribute 'nope'"
     ):

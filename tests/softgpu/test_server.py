@@ -1,4 +1,4 @@
-"""A server on `--device cuda:0`: what a device of its own can do to it."""
+"""A server on `--device cuda:0`, and failures of the device."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""The engine's transfers on the runtime's own record: what overlaps, what waits, what is copied."""
+"""The engine's transfers in the runtime's record: overlap, waits and copies."""
 
 import json
 

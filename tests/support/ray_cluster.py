@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, each with processes and a gRPC proxy of its own."""
+"""A Ray cluster of two nodes on this machine, each with its own processes and gRPC proxy."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A server that ends and comes back, one that wants a token, and a cancelled call."""
+"""A server that ends and comes back, a server with tokens, and a cancelled call."""
 
 import signal
 from collections.abc import Iterator

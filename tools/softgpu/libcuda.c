@@ -7,16 +7,9 @@ int softgpu_missing(const char* name);
     int (*const function)(void*, void*, void*, void*) = softgpu_driver(#name); \
     return function ? function(a, b, c, d) : softgpu_missing(#name);         \
   }
-FORWARD(cuInit)
-FORWARD(cuDeviceGet)
-FORWARD(cuDeviceGetCount)
 FORWARD(cuDeviceGetAttribute)
 FORWARD(cuDevicePrimaryCtxGetState)
-FORWARD(cuCtxGetCurrent)
-FORWARD(cuCtxSetCurrent)
 FORWARD(cuGetErrorString)
-FORWARD(cuPointerGetAttribute)
-FORWARD(cuMemGetAddressRange_v2)
 
 int cuDriverGetVersion(int* version) {
   *version = 13000;

@@ -20,7 +20,7 @@ OPERANDS = {
     **dict.fromkeys(("vote_sync_any", "vote_sync_ballot"), ("pred", "u32")),
     "match_any_sync": ("T", "u32"),
     **{f"redux_sync_{fold}": ("T", "u32") for fold in ("max", "min", "add")},
-    **{f"shfl_sync_{way}": ("u32",) * 4 for way in ("up", "down", "bfly", "idx")},
+    **{f"shfl_sync_{way}": ("u32",) * 4 for way in ("up", "bfly", "idx")},
 }
 # Names that are not a C++ identifier.
 RESERVED = {name: f"{name}_" for name in ("and", "or", "xor", "not")}
@@ -210,7 +210,7 @@ class Kernel:
 
     def _atomic(self, words: list[str], kind: str, operands: list[str]) -> str:
         space = next((w for w in words if w in ("shared", "global")), "generic")
-        fold = next(w for w in words if w in ("add", "max", "min", "or"))
+        fold = next(w for w in words if w in ("add", "max", "or"))
         names = [operands[-1]]
         if "v4" in words:
             names = operands[-1].strip("{}").split(",")

@@ -1,4 +1,4 @@
-"""`farpoint bench`: what is asked, when, and what is report of the answers."""
+"""`farpoint bench`: its requests, their times, and its report."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A file that is not what it should be is an error that names it, never a smaller cloud."""
+"""An invalid file is an error that names it, never a smaller cloud."""
 
 import numpy as np
 import pytest

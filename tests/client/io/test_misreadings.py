@@ -1,4 +1,4 @@
-"""Files that could be read in more than one way: an error that says so, and a choice."""
+"""Ambiguous files: an error, and options that decide."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Real files, each with what is odd about it."""
+"""Real files with peculiarities."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Drop-in calls against plain torch, one a line: what is called, and what it equals.
+"""Drop-in calls and their equivalents in plain torch, one per line.
 
 pointnet2 is pointnet2_utils with VoteNet's and OpenPCDet's additions, batched the pointops of
 D-PCC, pointops those with offsets of Point Transformer and Pointcept.

@@ -1,4 +1,4 @@
-"""Requests to an exported model: what is wrong by field, and what their numbers become."""
+"""Requests to an exported model: errors by field, and conversion of numbers."""
 
 from dataclasses import replace
 

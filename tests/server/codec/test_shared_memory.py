@@ -1,4 +1,4 @@
-"""Memory that callers share: what is taken, and what is read of it."""
+"""Shared memory of callers: accepted regions, and reads from them."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""Memory that runs out: who fails, who is answered, and what is left behind."""
+"""Memory that runs out: failed and answered requests, and the state afterwards."""
 
 import gc
 

@@ -121,7 +121,7 @@ def test_a_refusal_of_the_program_is_the_callers():
         raise RuntimeError("m: expected 1 <= m <= N = 5, got 8\nC++ frames")
 
     batch = ProgramBatch(program(EQUAL, refuse), [request(5)])
-    with pytest.raises(InvalidRequestError, match=r"refusal: m: expected .* got 8$"):
+    with pytest.raises(InvalidRequestError, match=r"its error: m: expected .* got 8$"):
         batch.run(CPU, None)
 
 

@@ -47,10 +47,10 @@ class Machine:
 def test_calls_and_the_share_of_the_cores_in_use():
     machine = Machine()
     machine.cpu = 0.3
-    said = machine.calls(50)
-    assert said["rps_fractional"] == pytest.approx(50 / PERIOD_S)
-    assert said["application_utilization"] == pytest.approx(0.3 / 2 / PERIOD_S)
-    assert "eps" not in said
+    load = machine.calls(50)
+    assert load["rps_fractional"] == pytest.approx(50 / PERIOD_S)
+    assert load["application_utilization"] == pytest.approx(0.3 / 2 / PERIOD_S)
+    assert "eps" not in load
 
 
 def test_engines_count_where_they_are_busier_than_the_cores():
@@ -100,6 +100,6 @@ async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_cou
     first, *_, due, last = [dict(context.trailing_metadata()).get(LOAD_KEY) for context in contexts]
     assert first is None
     assert last is due
-    said = orca(due)
-    assert said["rps_fractional"] == 3.0
-    assert said.get("eps", 0) == errors
+    load = orca(due)
+    assert load["rps_fractional"] == 3.0
+    assert load.get("eps", 0) == errors

@@ -91,10 +91,10 @@ def test_of_servers_that_start_together_one_has_the_address(path):
     ]
     for process in started:
         process.start()
-    said = sorted(results.get(timeout=60) for _ in started)
+    outcomes = sorted(results.get(timeout=60) for _ in started)
     for process in started:
         process.join(60)
-    assert said == ["Address already in use"] * 3 + ["bound"]
+    assert outcomes == ["Address already in use"] * 3 + ["bound"]
 
 
 def test_a_claim_locks_the_folder_and_leaves_no_descriptor(path):
@@ -129,12 +129,12 @@ def test_what_may_be_a_server_is_not_removed(path, monkeypatch, failure):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
         (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
         (OSError(98, "in use (while attempting to bind on address 'a')"), "in use"),
         (ValueError("no strerror"), "no strerror"),
     ],
 )
-def test_the_reason_is_the_systems(error, said):
-    assert reason_of(error) == said
+def test_the_reason_is_the_systems(error, reason):
+    assert reason_of(error) == reason

@@ -1,4 +1,4 @@
-"""A farpoint-server in a process of its own."""
+"""A farpoint-server in another process."""
 
 import os
 import shlex

@@ -210,10 +210,6 @@ bool setp_ge(T a, T b) {
   return a >= b;
 }
 template <typename T>
-bool setp_equ(T a, T b) {
-  return !setp_ne(a, b);
-}
-template <typename T>
 bool setp_neu(T a, T b) {
   return !(a == b);
 }
@@ -224,10 +220,6 @@ bool setp_ltu(T a, T b) {
 template <typename T>
 bool setp_leu(T a, T b) {
   return !(a > b);
-}
-template <typename T>
-bool setp_gtu(T a, T b) {
-  return !(a <= b);
 }
 template <typename T>
 bool setp_geu(T a, T b) {

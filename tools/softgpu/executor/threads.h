@@ -63,10 +63,6 @@ T atom_max(void* at, T v) {
   return atom(at, v, max<T>);
 }
 template <typename T>
-T atom_min(void* at, T v) {
-  return atom(at, v, min<T>);
-}
-template <typename T>
 T atom_or(void* at, T v) {
   return atom(at, v, or_<T>);
 }
@@ -146,10 +142,6 @@ Shuffled shuffle(const char* what, u32 mine, u32 b, u32 c, u32 lanes, bool downw
 }
 inline Shuffled shfl_sync_up(u32 mine, u32 b, u32 c, u32 lanes) {
   return shuffle("shfl.up", mine, b, c, lanes, true, [](u32 at, u32 by, u32) { return at - by; });
-}
-inline Shuffled shfl_sync_down(u32 mine, u32 b, u32 c, u32 lanes) {
-  return shuffle("shfl.down", mine, b, c, lanes, false,
-                 [](u32 at, u32 by, u32) { return at + by; });
 }
 inline Shuffled shfl_sync_bfly(u32 mine, u32 b, u32 c, u32 lanes) {
   return shuffle("shfl.bfly", mine, b, c, lanes, false,

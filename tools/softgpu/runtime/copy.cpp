@@ -98,8 +98,7 @@ void release(const Side& side, size_t bytes, bool writes) {
 
 }  // namespace
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream,
-                 bool waits) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
   Copy job = {side_of(to, bytes), side_of(from, bytes), bytes, nullptr};
@@ -110,8 +109,8 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
     found("memory", name, described(name, bytes, job.to, job.from) + ": out of bounds");
     return cudaErrorInvalidValue;
   }
-  count(std::string(name) + (waits ? ", waits" : ""));
-  if (pageable && !waits) count("asynchronous copies of pageable memory");
+  count(name);
+  if (pageable) count("asynchronous copies of pageable memory");
   // A pageable source is staged before the call returns; a pageable target is written by then.
   if (!job.from.is_known())
     job.staged = std::make_shared<std::vector<unsigned char>>(job.from.at, job.from.at + bytes);
@@ -126,11 +125,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
         release(job.to, job.bytes, true);
         release(job.from, job.bytes, false);
       });
-  if (waits || !job.to.is_known()) synchronize_stream(stream);
+  if (!job.to.is_known()) synchronize_stream(stream);
   return static_cast<cudaError_t>(sticky.load());
 }
 
-cudaError_t fill(void* to, int value, size_t bytes, Stream* stream, bool waits) {
+cudaError_t fill(void* to, int value, size_t bytes, Stream* stream) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
   const Side side = side_of(to, bytes);
@@ -141,7 +140,6 @@ cudaError_t fill(void* to, int value, size_t bytes, Stream* stream, bool waits) 
     memset(side.at, value, bytes);
     return 0;
   });
-  if (waits) synchronize_stream(stream);
   return static_cast<cudaError_t>(sticky.load());
 }
 

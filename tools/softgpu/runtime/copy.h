@@ -5,8 +5,7 @@
 
 namespace softgpu {
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream,
-                 bool waits);
-cudaError_t fill(void* to, int value, size_t bytes, Stream* stream, bool waits);
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream);
+cudaError_t fill(void* to, int value, size_t bytes, Stream* stream);
 
 }  // namespace softgpu

@@ -48,13 +48,12 @@ void run(const Queued& queued) {
   if (code) lose_device(code, queued.work->what + (fault.empty() ? "" : ": " + fault));
 }
 
-bool take(Stream* stream, Queued& queued) {
+Queued take(Stream* stream) {
   std::unique_lock<std::mutex> held(stream->lock);
-  stream->changed.wait(held, [&] { return stream->ended || !stream->queue.empty(); });
-  if (stream->queue.empty()) return false;
-  queued = std::move(stream->queue.front());
+  stream->changed.wait(held, [&] { return !stream->queue.empty(); });
+  Queued queued = std::move(stream->queue.front());
   stream->queue.pop_front();
-  return true;
+  return queued;
 }
 
 void work(Stream* stream) {
@@ -66,7 +65,8 @@ void work(Stream* stream) {
   const stack_t alternative = {fault_stack.data(), 0, fault_stack.size()};
   sigaltstack(&alternative, nullptr);
   std::mt19937 random(static_cast<unsigned>(setting("SEED", 0) * 1000 + stream->id));
-  for (Queued queued; take(stream, queued);) {
+  for (;;) {
+    Queued queued = take(stream);
     delay(random);
     run(queued);
     if (queued.after) queued.after();
@@ -122,7 +122,7 @@ Stream* legacy_of(int device) {
   const Lock held(big);
   Stream*& legacy = devices[device].legacy;
   if (!legacy) {
-    legacy = make_stream(device, true, 0);
+    legacy = make_stream(device, true);
     legacy->legacy = true;
   }
   return legacy;
@@ -134,28 +134,15 @@ Clock& host_clock = *new Clock;
 
 Accesses* running() { return now_running; }
 
-Stream* make_stream(int device, bool blocking, int priority) {
+Stream* make_stream(int device, bool blocking) {
   const Lock held(big);
   auto* const stream = new Stream;
   stream->id = static_cast<int>(streams.size());
   stream->device = device;
   stream->blocking = blocking;
-  stream->priority = priority;
   streams.push_back(stream);
   devices[device].streams.push_back(stream);
   return stream;
-}
-
-// Its memory stays, small as it is: work elsewhere may wait for it.
-cudaError_t destroy_stream(Stream* stream) {
-  synchronize_stream(stream);
-  const Lock held(big);
-  auto& own = devices[stream->device].streams;
-  own.erase(std::remove(own.begin(), own.end(), stream), own.end());
-  const std::lock_guard<std::mutex> queue_held(stream->lock);
-  stream->ended = true;
-  stream->changed.notify_all();
-  return cudaSuccess;
 }
 
 Stream* stream_of(cudaStream_t handle, int device) {

@@ -24,7 +24,7 @@ struct Queued {
 
 struct Graph;
 struct Stream {
-  int id, device, priority;
+  int id, device;
   bool blocking;  // waits for the legacy default stream, and that for it
   bool legacy = false;
   Clock clock;            // under `big`
@@ -35,7 +35,7 @@ struct Stream {
   std::deque<Queued> queue;
   std::deque<uint64_t> unfinished;  // numbers of the work in the queue and of what runs
   uint64_t queued = 0, done = 0;
-  bool started = false, ended = false;
+  bool started = false;
 };
 
 struct Event {
@@ -54,8 +54,7 @@ struct Event {
 // may be and invents none.
 extern Clock& host_clock;
 
-Stream* make_stream(int device, bool blocking, int priority);
-cudaError_t destroy_stream(Stream* stream);
+Stream* make_stream(int device, bool blocking);
 // Null for a handle of no stream. Without a handle, the default stream of a device.
 Stream* stream_of(cudaStream_t handle, int device = current_device);
 bool is_idle(Stream* stream);

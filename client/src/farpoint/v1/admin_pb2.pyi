@@ -32,14 +32,14 @@ class _TrimReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrimReason
     TRIM_REASON_IDLE: _TrimReason.ValueType  # 4
     """There was no work for a while."""
     TRIM_REASON_ROOM: _TrimReason.ValueType  # 5
-    """A batch was about to begin that fitted only after a trim."""
+    """A batch fitted only after a trim."""
     TRIM_REASON_OUT_OF_MEMORY: _TrimReason.ValueType  # 6
     """Memory had run out in a batch."""
     TRIM_REASON_REQUEST: _TrimReason.ValueType  # 7
     """TrimMemory was called."""
 
 class TrimReason(_TrimReason, metaclass=_TrimReasonEnumTypeWrapper):
-    """Why memory was trimmed."""
+    """Reason of a trim."""
 
 TRIM_REASON_UNSPECIFIED: TrimReason.ValueType  # 0
 TRIM_REASON_HARD: TrimReason.ValueType  # 1
@@ -47,7 +47,7 @@ TRIM_REASON_HARD: TrimReason.ValueType  # 1
 TRIM_REASON_IDLE: TrimReason.ValueType  # 4
 """There was no work for a while."""
 TRIM_REASON_ROOM: TrimReason.ValueType  # 5
-"""A batch was about to begin that fitted only after a trim."""
+"""A batch fitted only after a trim."""
 TRIM_REASON_OUT_OF_MEMORY: TrimReason.ValueType  # 6
 """Memory had run out in a batch."""
 TRIM_REASON_REQUEST: TrimReason.ValueType  # 7
@@ -60,7 +60,7 @@ class GetMemoryRequest(_message.Message):
 
     INCLUDE_SNAPSHOTS_FIELD_NUMBER: _builtins.int
     include_snapshots: _builtins.bool
-    """Include torch's memory snapshots in the answer."""
+    """Include torch's memory snapshots in the response."""
     def __init__(
         self,
         *,
@@ -104,7 +104,7 @@ Global___GetMemoryResponse: _TypeAlias = GetMemoryResponse  # noqa: Y015
 
 @_typing.final
 class DeviceMemory(_message.Message):
-    """The memory of one device. Counters begin at 0 with the server."""
+    """Memory of one device. Counters start at 0 with the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -128,44 +128,44 @@ class DeviceMemory(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
     device: _builtins.str
-    """As torch names it: "cpu", "cuda:0"."""
+    """Name in torch: "cpu", "cuda:0"."""
     age_ms: _builtins.float
-    """Since these values were read. They are read between batches, at least four
-    times a second while no batch runs.
+    """Age of these values. They are read between batches, at least four times a
+    second while no batch runs.
     """
     allocated_bytes: _builtins.int
-    """In live tensors; on a CPU, in live blocks of the heap."""
+    """Bytes in live tensors; on a CPU, in live blocks of the heap."""
     reserved_bytes: _builtins.int
-    """Live and cached."""
+    """Live and cached bytes."""
     idle_bytes: _builtins.int
-    """Cached: reserved and not allocated."""
+    """Cached bytes: reserved, not allocated."""
     releasable_bytes: _builtins.int
-    """Bytes that a trim would give back now."""
+    """Bytes that a trim would return now."""
     fragmentation: _builtins.float
     """The share of the reserved bytes that is cached and cannot be released."""
     free_bytes: _builtins.int
-    """Free on the whole device, over all of its users."""
+    """Free bytes of the whole device, over all processes."""
     total_bytes: _builtins.int
     limit_bytes: _builtins.int
-    """The limit of memory that the server may hold on the device; 0 is no limit."""
+    """Bytes of the device that the server may use; 0 is no limit."""
     host_cache_bytes: _builtins.int
-    """Pinned host memory, live and cached."""
+    """Bytes of pinned host memory, live and cached."""
     host_releasable_bytes: _builtins.int
-    """Bytes that a trim of host memory would give back now."""
+    """Bytes that a trim of host memory would return now."""
     retry_count: _builtins.int
-    """Times that the allocator flushed its cache in the middle of a batch."""
+    """Times that the allocator flushed its cache during a batch."""
     out_of_memory_count: _builtins.int
-    """Times that memory ran out in a batch."""
+    """Batches that ran out of memory."""
     refused_count: _builtins.int
-    """Requests that were refused because their bytes would not fit."""
+    """Requests that were refused because they would not fit."""
     healthy: _builtins.bool
-    """False while the device does not serve, because memory keeps running out."""
+    """False while the device does not serve because memory keeps running out."""
     snapshot: _builtins.bytes
-    """Pickled, for https://pytorch.org/memory_viz. Only if asked for, and only
+    """Pickled, for https://pytorch.org/memory_viz. Only if requested, and only
     for a GPU.
     """
     process: _builtins.int
-    """Index of the server's process that holds this memory; 0 where there is one."""
+    """Index of the server's process; 0 if there is only one."""
     @_builtins.property
     def trims(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrimTotal]:
         """Trims by reason."""
@@ -240,9 +240,8 @@ class TrimMemoryRequest(_message.Message):
 
     FORCE_FIELD_NUMBER: _builtins.int
     force: _builtins.bool
-    """Without it a trim waits, as long as the caller does, for a moment without
-    any work. With it the work that runs is finished, and what is queued waits
-    for the trim.
+    """Trim after the running batch, ahead of the queue. Without it a trim waits
+    for a moment without work, up to the deadline of the call.
     """
     def __init__(
         self,
@@ -289,7 +288,7 @@ class TrimResult(_message.Message):
     duration_ms: _builtins.float
     returned_bytes: _builtins.int
     process: _builtins.int
-    """Index of the server's process that trimmed; 0 where there is one."""
+    """Index of the server's process; 0 if there is only one."""
     def __init__(
         self,
         *,
@@ -313,10 +312,10 @@ class LoadModelRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The name for requests: letters, digits, '_', '-' and '.', at most 64."""
+    """Name of the model in requests: letters, digits, '_', '-' and '.', at most 64."""
     path: _builtins.str
-    """Path of a safetensors file on the server's machine. Empty means the weights that
-    come with the server.
+    """Path of a safetensors file on the server's machine. Empty means the
+    shipped weights.
     """
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """For those who operate a server.
+    """Administration of a server.
     """
 
     def __init__(self, channel):
@@ -58,34 +58,33 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """For those who operate a server.
+    """Administration of a server.
     """
 
     def GetMemory(self, request, context):
-        """Says what the memory of each device is used for.
+        """Returns the memory use of each device.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TrimMemory(self, request, context):
-        """Gives cached memory back to the system. Work that was accepted is never
-        harmed by it, only delayed.
+        """Returns cached memory to the system. Accepted work is only delayed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LoadModel(self, request, context):
-        """Loads a model from the server's disk and answers once it is ready. Requests
-        that use a model of the same name finish on that one.
+        """Loads a model from the server's disk and responds once it is ready. It
+        replaces a model of the same name, on which requests in flight finish.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadModel(self, request, context):
-        """Lets go of a model; requests that use it finish.
+        """Unloads a model; requests that use it finish.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,7 +122,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """For those who operate a server.
+    """Administration of a server.
     """
 
     @staticmethod

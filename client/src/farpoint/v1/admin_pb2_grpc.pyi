@@ -27,45 +27,41 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """For those who operate a server."""
+    """Administration of a server."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     GetMemory: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetMemoryRequest, _admin_pb2.GetMemoryResponse]
-    """Says what the memory of each device is used for."""
+    """Returns the memory use of each device."""
     TrimMemory: _grpc.UnaryUnaryMultiCallable[_admin_pb2.TrimMemoryRequest, _admin_pb2.TrimMemoryResponse]
-    """Gives cached memory back to the system. Work that was accepted is never
-    harmed by it, only delayed.
-    """
+    """Returns cached memory to the system. Accepted work is only delayed."""
     LoadModel: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LoadModelRequest, _admin_pb2.LoadModelResponse]
-    """Loads a model from the server's disk and answers once it is ready. Requests
-    that use a model of the same name finish on that one.
+    """Loads a model from the server's disk and responds once it is ready. It
+    replaces a model of the same name, on which requests in flight finish.
     """
     UnloadModel: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UnloadModelRequest, _admin_pb2.UnloadModelResponse]
-    """Lets go of a model; requests that use it finish."""
+    """Unloads a model; requests that use it finish."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """For those who operate a server."""
+    """Administration of a server."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetMemory: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetMemoryRequest, _admin_pb2.GetMemoryResponse]  # type: ignore[assignment]
-    """Says what the memory of each device is used for."""
+    """Returns the memory use of each device."""
     TrimMemory: _aio.UnaryUnaryMultiCallable[_admin_pb2.TrimMemoryRequest, _admin_pb2.TrimMemoryResponse]  # type: ignore[assignment]
-    """Gives cached memory back to the system. Work that was accepted is never
-    harmed by it, only delayed.
-    """
+    """Returns cached memory to the system. Accepted work is only delayed."""
     LoadModel: _aio.UnaryUnaryMultiCallable[_admin_pb2.LoadModelRequest, _admin_pb2.LoadModelResponse]  # type: ignore[assignment]
-    """Loads a model from the server's disk and answers once it is ready. Requests
-    that use a model of the same name finish on that one.
+    """Loads a model from the server's disk and responds once it is ready. It
+    replaces a model of the same name, on which requests in flight finish.
     """
     UnloadModel: _aio.UnaryUnaryMultiCallable[_admin_pb2.UnloadModelRequest, _admin_pb2.UnloadModelResponse]  # type: ignore[assignment]
-    """Lets go of a model; requests that use it finish."""
+    """Unloads a model; requests that use it finish."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For those who operate a server."""
+    """Administration of a server."""
 
     @_abc_1.abstractmethod
     def GetMemory(
@@ -73,7 +69,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetMemoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetMemoryResponse, _abc.Awaitable[_admin_pb2.GetMemoryResponse]]:
-        """Says what the memory of each device is used for."""
+        """Returns the memory use of each device."""
 
     @_abc_1.abstractmethod
     def TrimMemory(
@@ -81,9 +77,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.TrimMemoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.TrimMemoryResponse, _abc.Awaitable[_admin_pb2.TrimMemoryResponse]]:
-        """Gives cached memory back to the system. Work that was accepted is never
-        harmed by it, only delayed.
-        """
+        """Returns cached memory to the system. Accepted work is only delayed."""
 
     @_abc_1.abstractmethod
     def LoadModel(
@@ -91,8 +85,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.LoadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.LoadModelResponse, _abc.Awaitable[_admin_pb2.LoadModelResponse]]:
-        """Loads a model from the server's disk and answers once it is ready. Requests
-        that use a model of the same name finish on that one.
+        """Loads a model from the server's disk and responds once it is ready. It
+        replaces a model of the same name, on which requests in flight finish.
         """
 
     @_abc_1.abstractmethod
@@ -101,6 +95,6 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.UnloadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.UnloadModelResponse, _abc.Awaitable[_admin_pb2.UnloadModelResponse]]:
-        """Lets go of a model; requests that use it finish."""
+        """Unloads a model; requests that use it finish."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

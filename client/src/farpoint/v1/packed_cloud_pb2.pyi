@@ -22,9 +22,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class PackedCloud(_message.Message):
-    """Points as they lie in memory: records of one size, in rows, as in `sensor_msgs/PointCloud2` of
-    ROS. A `foxglove.PointCloud` is one with a single row. P is width * height; the points are counted
-    row by row, those that are not finite too.
+    """Points as records in memory: of one size, in rows, as in `sensor_msgs/PointCloud2` of
+    ROS. A `foxglove.PointCloud` has a single row. P is width * height; points are counted row by row,
+    including those that are not finite.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -38,18 +38,18 @@ class PackedCloud(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     SHARED_MEMORY_FIELD_NUMBER: _builtins.int
     width: _builtins.int
-    """Points of a row; of all of them, where the cloud has no order."""
+    """Points of a row; all points of an unorganized cloud."""
     height: _builtins.int
-    """Rows; 1 where the cloud has no order."""
+    """Rows; 1 for an unorganized cloud."""
     point_step: _builtins.int
-    """Bytes from the beginning of a point to that of the next one in its row."""
+    """Bytes from the start of a point to the start of the next one in its row."""
     row_step: _builtins.int
-    """Bytes from the beginning of a row to that of the next. 0 means width * point_step."""
+    """Bytes from the start of a row to the start of the next. 0 means width * point_step."""
     is_bigendian: _builtins.bool
     """True if the numbers in `data` have their highest byte first."""
     data: _builtins.bytes
-    """The records, at least (height - 1) * row_step + width * point_step bytes, which may begin
-    anywhere in memory. What comes behind them is not read.
+    """The records, at least (height - 1) * row_step + width * point_step bytes. Further bytes are not
+    read.
     """
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___PackedField]:
@@ -81,7 +81,7 @@ Global___PackedCloud: _TypeAlias = PackedCloud  # noqa: Y015
 
 @_typing.final
 class PackedField(_message.Message):
-    """Numbers of one type in each record."""
+    """One or more numbers of one type in each record."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -91,13 +91,13 @@ class PackedField(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     offset: _builtins.int
-    """Bytes from the beginning of the record. Other fields may share bytes, but not those of `x`, `y`
+    """Bytes from the start of the record. Other fields may share bytes, but not those of `x`, `y`
     and `z`.
     """
     data_type: _tensor_pb2.DataType.ValueType
-    """For `x`, `y` and `z` any but BOOL. If all three are of one type that points may have, they are
-    such points. If not, they are FLOAT32 where each is of at most 16 bits or FLOAT32, and else
-    FLOAT64; integers of 64 bits must lie within ±2^53, where that is exact.
+    """For `x`, `y` and `z` any except BOOL. If all three have one type that points may have, they are
+    used as they are. If not, they become FLOAT32 if each has at most 16 bits or is FLOAT32, else
+    FLOAT64; integers of 64 bits must lie within ±2^53.
     """
     count: _builtins.int
     """Number of values; 0 means 1. `x`, `y` and `z` are one number each."""

@@ -19,8 +19,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SharedMemoryRange(_message.Message):
-    """Memory that a process shares with a server on the same machine. It is handed over on a socket
-    next to gRPC, which cannot carry file descriptors: docs/clients.md.
+    """Memory that a process shares with a server on the same machine. It is passed over a socket,
+    because gRPC cannot carry file descriptors: docs/clients.md.
 
     The place of a tensor's data in a region. Its size is that of the tensor.
     """
@@ -30,9 +30,9 @@ class SharedMemoryRange(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     region: _builtins.bytes
-    """As in the SharedMemoryGrant."""
+    """The region of the SharedMemoryGrant."""
     offset: _builtins.int
-    """In bytes from the beginning of the region; need not be aligned."""
+    """In bytes from the start of the region; need not be aligned."""
     def __init__(
         self,
         *,
@@ -49,19 +49,19 @@ Global___SharedMemoryRange: _TypeAlias = SharedMemoryRange  # noqa: Y015
 
 @_typing.final
 class SharedMemoryGrant(_message.Message):
-    """The server's answer to a region that is handed over."""
+    """The server's response to a region."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REGION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     region: _builtins.bytes
-    """Names the region in requests, until the connection that it was handed over on is closed.
+    """Names the region in requests, until the connection that passed it is closed.
     A caller that knows it can make the server read the region: keep it secret, like a token.
     """
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why it was not taken."""
+        """Why it was refused."""
 
     def __init__(
         self,

@@ -77,9 +77,9 @@ class Tensor(_message.Message):
     data: _builtins.bytes
     """Little-endian elements in C order, without padding."""
     crc32c: _builtins.int
-    """CRC-32C (Castagnoli, as of RFC 3720) of these bytes, one after the other: `data_type` and each
-    number of `shape`, as little-endian integers of eight bytes, and `data`. Only in answers to
-    requests with `return_checksums`.
+    """CRC-32C (Castagnoli, RFC 3720) of these bytes, concatenated: `data_type` and each number of
+    `shape`, as little-endian integers of eight bytes, and `data`. Only in responses to requests
+    with `return_checksums`.
     """
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -108,7 +108,7 @@ Global___Tensor: _TypeAlias = Tensor  # noqa: Y015
 
 @_typing.final
 class Attribute(_message.Message):
-    """A tensor with one row per point, carried along with the coordinates."""
+    """A tensor with one row per point, gathered along with the coordinates."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

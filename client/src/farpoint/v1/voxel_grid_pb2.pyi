@@ -35,7 +35,7 @@ class _VoxelSelectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VoxelS
     """Its mean, among `points`; indices and attributes are those of its lowest row."""
 
 class VoxelSelection(_VoxelSelection, metaclass=_VoxelSelectionEnumTypeWrapper):
-    """Which point stands for a voxel."""
+    """The point that represents a voxel."""
 
 VOXEL_SELECTION_UNSPECIFIED: VoxelSelection.ValueType  # 0
 """First."""
@@ -49,8 +49,8 @@ Global___VoxelSelection: _TypeAlias = VoxelSelection  # noqa: Y015
 
 @_typing.final
 class VoxelGrid(_message.Message):
-    """A grid of cubes. A point (x, y, z) is in voxel floor((x - origin) / voxel_size), and so for y and
-    z, computed in FLOAT64 on the coordinates as they were sent.
+    """A grid of cubes. A point is in voxel floor((point - origin) / voxel_size), computed in FLOAT64 from
+    the coordinates as they were sent.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -59,7 +59,7 @@ class VoxelGrid(_message.Message):
     SELECTION_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     voxel_size: _builtins.float
-    """Side of the voxels, in the unit of the coordinates; above 0. No point may be more than 2^53
+    """Edge length of a voxel, in the unit of the coordinates; above 0. No point may be more than 2^53
     voxels from the origin.
     """
     selection: Global___VoxelSelection.ValueType

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <numeric>
@@ -55,12 +56,8 @@ std::vector<int32_t> rows_to_sample(const FpsTask& task) {
 }
 
 void put_zero(const FpsTask& task, int64_t at) {
-  if (!task.distances) return;
-  if (task.wide) {
-    static_cast<double*>(task.distances)[at] = 0;
-  } else {
-    static_cast<float*>(task.distances)[at] = 0;
-  }
+  const size_t bytes = task.wide ? sizeof(double) : sizeof(float);
+  if (task.distances) std::memset(static_cast<char*>(task.distances) + at * bytes, 0, bytes);
 }
 
 // The number of samples among `rows`, or kCancelled.

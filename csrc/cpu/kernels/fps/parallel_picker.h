@@ -170,16 +170,7 @@ class alignas(64) PartitionWorker {
   }
 
   int64_t sampled_before(Key key) const {
-    int64_t low = 0, high = sampled();
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (samples_[middle] > key) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
+    return count_while(sampled(), [&](int64_t i) { return samples_[i] > key; });
   }
 
   const Partition& partition_;

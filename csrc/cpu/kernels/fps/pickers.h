@@ -31,7 +31,7 @@ class TreePicker {
     }
   }
 
-  Sample farthest() const {
+  [[gnu::always_inline]] Sample farthest() const {
     const Node* root = tree_.root();
     const int roots = static_cast<int>(tree_.roots());
     Lanes top = load(root[0].farthest), other = load(root[roots - 1].farthest);
@@ -56,7 +56,7 @@ class TreePicker {
   }
 
   [[gnu::always_inline]] void apply(const Sample& sample) {
-    const Point s = sample.at;
+    const Point& s = sample.at;
     const Counts found = descend(s);
     update_leaves(s, found.changed);
     ascend();
@@ -91,7 +91,8 @@ class TreePicker {
   }
 
   // Lists children of a node of level `l`. A leaf is in one of the lists, a node may be in both.
-  void touch(const Node& node, int32_t number, const Point& s, int l, Counts& found) {
+  [[gnu::always_inline]] void touch(const Node& node, int32_t number, const Point& s, int l,
+                                    Counts& found) {
     const Touched lanes = touched_children(node, s);
     const uint32_t touched = l == 0 ? lanes.some & ~lanes.farthest : lanes.some;
     found.touched += append(touched, number * kFan, touched_[l] + found.touched);

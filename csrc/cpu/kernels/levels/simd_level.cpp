@@ -24,8 +24,6 @@ extern const Backend kBackend;
 
 namespace {
 
-constexpr SimdLevel kLevels[] = {SimdLevel::kPlain, SimdLevel::kAvx2, SimdLevel::kAvx512};
-
 SimdLevel detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -40,7 +38,7 @@ SimdLevel detect() {
 
 SimdLevel named(const std::string& name) {
   if (name.empty()) return SimdLevel::kAvx512;
-  for (const SimdLevel level : kLevels) {
+  for (const SimdLevel level : {SimdLevel::kPlain, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
     if (name == name_of(level)) return level;
   }
   throw std::invalid_argument("FARPOINT_CPU_SIMD: expected plain, avx2 or avx512, got " + name);

@@ -16,11 +16,14 @@ inline int lowest_of(uint32_t bits, const Value* values) {
   return best;
 }
 
-// Writes base + lane for each set bit, lowest first, and returns how many.
-inline int append_one_by_one(uint32_t bits, int32_t base, int32_t* out) {
+// As in simd_avx512.h.
+#if FARPOINT_VECTOR_BYTES < 64
+inline int lowest_lane(uint32_t bits, const int32_t* values) { return lowest_of(bits, values); }
+inline int append(uint32_t bits, int32_t base, int32_t* out) {
   int count = 0;
   for (; bits; bits &= bits - 1) out[count++] = base + __builtin_ctz(bits);
   return count;
 }
+#endif
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -46,7 +46,7 @@ class Builder {
   }
 
  private:
-  size_t counters() const { return static_cast<size_t>(threads_ + 1) << kMaxBits; }
+  size_t counters() const { return static_cast<size_t>(kStreams * threads_ + 1) << kMaxBits; }
   size_t bytes() const {
     return Arena::bytes_for<Item>(plan_.n) + Arena::bytes_for<Item>(threads_ * scratch_size_) +
            Arena::bytes_for<uint16_t>(threads_ * scratch_size_) +
@@ -55,19 +55,20 @@ class Builder {
 
   int64_t share(int64_t total, int thread) const { return total * thread / threads_; }
 
-  // Calls `step` for each of the thread's share of `total`. What a cancelled step leaves unfinished
-  // is never read: every later step sees the flag too, since the threads meet between them.
+  // Calls step(begin, end) for pieces of the thread's share of `total`. What a cancelled step
+  // leaves unfinished is never read: every later step sees the flag too, since the threads meet
+  // between them.
   template <class Step>
-  void each_of_share(int64_t total, int thread, Step step) {
+  void each_piece(int64_t total, int thread, Step step) {
     constexpr int64_t kPiece = 8192;  // some ten microseconds
     const int64_t last = share(total, thread + 1);
-    for (int64_t i = share(total, thread); i < last && !stopped(plan_.cancelled);) {
-      for (const int64_t end = i + kPiece < last ? i + kPiece : last; i < end; ++i) step(i);
+    for (int64_t i = share(total, thread); i < last && !stopped(plan_.cancelled); i += kPiece) {
+      step(i, i + kPiece < last ? i + kPiece : last);
     }
   }
-  uint32_t* counts(int thread) { return counts_ + (static_cast<size_t>(thread) << kMaxBits); }
+  uint32_t* counts(int stream) { return counts_ + (static_cast<size_t>(stream) << kMaxBits); }
   // Where each cell begins, behind the counters of the threads.
-  uint32_t* starts() { return counts(threads_); }
+  uint32_t* starts() { return counts(kStreams * threads_); }
   int64_t start_of(int cell) { return cell < grid_.cells() ? starts()[cell] : plan_.n; }
 
   Float4 point(int64_t i) const {
@@ -77,11 +78,12 @@ class Builder {
   }
 
   void count_cells(int thread) {
-    uint32_t* count = counts(thread);
-    std::memset(count, 0, sizeof(uint32_t) * grid_.cells());
-    each_of_share(plan_.n, thread, [&](int64_t i) {
-      codes_[i] = static_cast<uint16_t>(grid_.cell_of(point(i)));
-      ++count[codes_[i]];
+    uint32_t* const count = counts(kStreams * thread);
+    std::memset(count, 0, kStreams * sizeof(uint32_t) << kMaxBits);
+    each_piece(plan_.n, thread, [&](int64_t begin, int64_t end) {
+      const uint16_t* const codes = codes_;
+      grid_.find_cells<3>(plan_.xyz + 3 * begin, end - begin, codes_ + begin);
+      in_streams(begin, end, [&](int64_t i, int s) { ++count[s << kMaxBits | codes[i]]; });
     });
   }
 
@@ -90,7 +92,7 @@ class Builder {
     uint32_t sum = 0;
     for (int c = 0; c < grid_.cells(); ++c) {
       starts()[c] = sum;
-      for (int t = 0; t < threads_; ++t) {
+      for (int t = 0; t < kStreams * threads_; ++t) {
         const uint32_t count = counts(t)[c];
         counts(t)[c] = sum;
         sum += count;
@@ -99,26 +101,22 @@ class Builder {
   }
 
   void move_items(int thread) {
-    uint32_t* next = counts(thread);
-    each_of_share(plan_.n, thread, [&](int64_t i) {
-      Int4 item = reinterpret_cast<Int4>(point(i));
-      item[3] = static_cast<int32_t>(i);
-      std::memcpy(&items_[next[codes_[i]]++], &item, sizeof(item));
+    uint32_t* const next = counts(kStreams * thread);
+    each_piece(plan_.n, thread, [&](int64_t begin, int64_t end) {
+      Item* const items = items_;
+      const uint16_t* const codes = codes_;
+      in_streams(begin, end, [&](int64_t i, int s) {
+        Int4 item = reinterpret_cast<Int4>(point(i));
+        item[3] = static_cast<int32_t>(i);
+        std::memcpy(&items[next[s << kMaxBits | codes[i]]++], &item, sizeof(item));
+      });
     });
   }
 
   // The first cell that starts at or behind a point.
   int first_cell(int64_t point) {
-    int low = 0, high = grid_.cells();
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (start_of(middle) < point) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
+    return static_cast<int>(count_while(
+        grid_.cells(), [&](int64_t cell) { return start_of(static_cast<int>(cell)) < point; }));
   }
 
   // Crowded cells take longer than others, so threads take small parts, one after the other.
@@ -147,19 +145,18 @@ class Builder {
   }
 
   void set_leaves(int thread) {
-    each_of_share(tree_.shape.nodes[0], thread, [&](int64_t g) {
-      for (int lane = 0; lane < kFan; ++lane) {
-        const int64_t l = g * kFan + lane;
-        if (l >= tree_.shape.leaves) {
-          set_empty(tree_.level[0][g], lane);
-          continue;
-        }
-        Leaf& leaf = tree_.leaves[l];
-        const int64_t points = plan_.n - l * kLeaf;
-        for (int k = 0; k < kLeaf; ++k) leaf.distance[k] = k < points ? kInfinity : -1.f;
-        set_leaf(tree_.level[0][g], lane, leaf, plan_.first);
-      }
+    each_piece(tree_.shape.nodes[0] * kFan, thread, [&](int64_t begin, int64_t end) {
+      for (int64_t l = begin; l < end; ++l) set_leaf_of(tree_.level[0][l / kFan], l);
     });
+  }
+
+  void set_leaf_of(Node& node, int64_t l) {
+    const int lane = static_cast<int>(l % kFan);
+    if (l >= tree_.shape.leaves) return set_empty(node, lane);
+    Leaf& leaf = tree_.leaves[l];
+    const int64_t points = plan_.n - l * kLeaf;
+    for (int k = 0; k < kLeaf; ++k) leaf.distance[k] = k < points ? kInfinity : -1.f;
+    set_leaf(node, lane, leaf, plan_.first);
   }
 
   static constexpr int64_t kParts = 8;

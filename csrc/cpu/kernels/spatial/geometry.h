@@ -77,6 +77,22 @@ inline bool finite_bounds(const float* xyz, int64_t n, Bounds& b) {
   return true;
 }
 
+// x, y and z of four points that lie `stride` numbers apart.
+struct FourPoints {
+  Float4 axis[3];
+};
+inline FourPoints four_points(const float* p, int stride) {
+  const Float4 a = load4(p), b = load4(p + stride);
+  const Float4 c = load4(p + 2 * stride), d = load4(p + 3 * stride);
+  const Float4 xy_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Float4 xy_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Float4 z_ab = __builtin_shufflevector(a, b, 2, 6, 2, 6);
+  const Float4 z_cd = __builtin_shufflevector(c, d, 2, 6, 2, 6);
+  return {__builtin_shufflevector(xy_ab, xy_cd, 0, 1, 4, 5),
+          __builtin_shufflevector(xy_ab, xy_cd, 2, 3, 6, 7),
+          __builtin_shufflevector(z_ab, z_cd, 0, 1, 4, 5)};
+}
+
 constexpr int kMaxBits = 12;
 
 // 2^bits cells over a box, numbered along a Morton curve that halves the longest side first, so
@@ -86,45 +102,76 @@ class Grid {
   void fit(const Bounds& bounds, int bits);
   int cells() const { return 1 << bits_; }
 
-  int cell_of(Float4 p) const {
-    const Int4 step = __builtin_convertvector(min4((p - low_) * scale_, last_), Int4);
-    return table_[0][step[0]] | table_[1][step[1]] | table_[2][step[2]];
+  // The cell of each of n points of the box, kStride numbers apart.
+  template <int kStride>
+  void find_cells(const float* points, int64_t n, uint16_t* cells) const {
+    // A load of a point takes in the number behind it, which the last point has not.
+    while (n > kAtOnce) {
+      find_some<kStride>(points, cells);
+      points += kStride * kAtOnce, cells += kAtOnce, n -= kAtOnce;
+    }
+    float last[kStride * kAtOnce + 1];
+    uint16_t found[kAtOnce];
+    for (int64_t i = 0; i < kAtOnce; ++i) {
+      std::memcpy(last + kStride * i, points + kStride * (i < n ? i : 0), 3 * sizeof(float));
+    }
+    find_some<kStride>(last, found);
+    std::memcpy(cells, found, n * sizeof(uint16_t));
   }
 
  private:
+  static constexpr int kAtOnce = 16;
+  typedef uint16_t Cells __attribute__((vector_size(kAtOnce * sizeof(uint16_t))));
+
+  template <int kStride>
+  void find_some(const float* points, uint16_t* cells) const {
+    Int4 pairs[3][2];  // steps along each axis, in the lower half of a lane those of an even point
+    for (int half = 0; half < 2; ++half) {
+      const float* const p = points + 8 * kStride * half;
+      const FourPoints even = four_points(p, 2 * kStride);
+      const FourPoints odd = four_points(p + kStride, 2 * kStride);
+      for (int axis = 0; axis < 3; ++axis) {
+        const auto step = [&](Float4 v) {
+          return __builtin_convertvector((v - low_[axis]) * scale_[axis], Int4);
+        };
+        pairs[axis][half] = step(even.axis[axis]) | step(odd.axis[axis]) << 16;
+      }
+    }
+    Cells steps[3], found = {};  // not joined in memory, where a load would wait for both halves
+    for (int axis = 0; axis < 3; ++axis) {
+      steps[axis] = reinterpret_cast<Cells>(
+          __builtin_shufflevector(pairs[axis][0], pairs[axis][1], 0, 1, 2, 3, 4, 5, 6, 7));
+    }
+    for (int b = 0; b < bits_; ++b) found = found << 1 | (steps[axis_[b]] >> shift_[b] & 1);
+    std::memcpy(cells, &found, sizeof(found));
+  }
+
   int bits_ = 0;
-  Float4 low_, scale_, last_;
-  uint16_t table_[3][1 << kMaxBits];  // each axis' share of the cell number
+  float low_[3], scale_[3];
+  int axis_[kMaxBits], shift_[kMaxBits];  // of each bit of a number, the highest first
 };
 
 inline void Grid::fit(const Bounds& bounds, int bits) {
   bits_ = bits;
-  low_ = bounds.low;
   const Float4 extent = bounds.high - bounds.low;
   Float4 side = extent;
-  int axis_of[kMaxBits];  // from the most significant bit down
+  int halvings[3] = {};
   for (int b = 0; b < bits; ++b) {
     int axis = side[1] > side[0] ? 1 : 0;
     if (side[2] > side[axis]) axis = 2;
-    axis_of[b] = axis;
+    axis_[b] = axis;
     side[axis] *= 0.5f;
-  }
-  int steps[3] = {1, 1, 1};
-  for (int axis = 0; axis < 3; ++axis) table_[axis][0] = 0;
-  for (int b = bits - 1; b >= 0; --b) {
-    uint16_t* table = table_[axis_of[b]];
-    int& filled = steps[axis_of[b]];
-    for (int v = 0; v < filled; ++v) table[filled + v] = table[v] | 1 << (bits - 1 - b);
-    filled *= 2;
+    ++halvings[axis];
   }
   for (int axis = 0; axis < 3; ++axis) {
-    // An axis too short or too long to divide keeps one step.
-    const float scale = static_cast<float>(steps[axis]) / extent[axis];
+    // A little too small, so that rounding never gives the step behind the last. An axis too short
+    // or too long to divide keeps one step.
+    const float scale = 0.99999f * static_cast<float>(1 << halvings[axis]) / extent[axis];
     const bool usable = scale > 0 && scale < 1e30f;
     scale_[axis] = usable ? scale : 0;
-    last_[axis] = usable ? static_cast<float>(steps[axis] - 1) : 0;
+    low_[axis] = usable ? bounds.low[axis] : 0;
   }
-  low_[3] = scale_[3] = last_[3] = 0;
+  for (int b = 0; b < bits; ++b) shift_[b] = --halvings[axis_[b]];
 }
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

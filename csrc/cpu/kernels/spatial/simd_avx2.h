@@ -55,12 +55,4 @@ inline float smallest(Lanes v) {
   return _mm_cvtss_f32(_mm_min_ss(q, _mm_movehdup_ps(q)));
 }
 
-// The set bit, of sixteen, whose value is lowest.
-inline int lowest_lane(uint32_t bits, const int32_t* values) { return lowest_of(bits, values); }
-
-// Writes base + lane for each set bit, lowest first, and returns how many. May write 16 values.
-inline int append(uint32_t bits, int32_t base, int32_t* out) {
-  return append_one_by_one(bits, base, out);
-}
-
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -37,6 +37,19 @@ void for_each_run(const Start& start, int first, int last, int64_t limit, const 
   }
 }
 
+// Calls step(i, stream) for begin <= i < end, in streams that go on at once: neighbors share a cell
+// as a rule, and its counter would be waited for.
+constexpr int kStreams = 2;
+
+template <class Step>
+inline void in_streams(int64_t begin, int64_t end, const Step& step) {
+  const int64_t each = (end - begin) / kStreams;
+  for (int64_t i = begin; i < begin + each; ++i) {
+    for (int s = 0; s < kStreams; ++s) step(i + s * each, s);
+  }
+  for (int64_t i = begin + kStreams * each; i < end; ++i) step(i, kStreams - 1);
+}
+
 class LeafWriter {
  public:
   LeafWriter(Leaf* leaves, int64_t position) : leaves_(leaves), position_(position) {}
@@ -133,24 +146,26 @@ class CellSorter {
     return true;
   }
 
-  // False, with nothing moved, where one cell holds every point.
-  bool scatter(const Item* items, int64_t n, Item* out, uint16_t* codes, uint32_t* starts,
-               int cells) {
-    uint32_t next[1 << kMaxBits];
-    std::memset(next, 0, sizeof(uint32_t) * cells);
-    for (int64_t i = 0; i < n; ++i) {
-      codes[i] = static_cast<uint16_t>(grid_.cell_of(coordinates(items[i])));
-      ++next[codes[i]];
-    }
+  // False, with nothing moved, where one cell holds every point. Its counters must not be on the
+  // stack while sort_between() calls itself.
+  [[gnu::noinline]] bool scatter(const Item* items, int64_t n, Item* out, uint16_t* codes,
+                                 uint32_t* starts, int cells) {
+    uint32_t next[kStreams][1 << kMaxBits];
+    for (auto& stream : next) std::memset(stream, 0, sizeof(uint32_t) * cells);
+    grid_.find_cells<4>(&items[0].x, n, codes);
+    in_streams(0, n, [&](int64_t i, int s) { ++next[s][codes[i]]; });
     uint32_t sum = 0;
     for (int c = 0; c < cells; ++c) {
-      if (next[c] == n) return false;
       starts[c] = sum;
-      sum += next[c];
-      next[c] = starts[c];
+      for (auto& stream : next) {
+        const uint32_t count = stream[c];
+        stream[c] = sum;
+        sum += count;
+      }
+      if (sum - starts[c] == n) return false;
     }
     starts[cells] = sum;
-    for (int64_t i = 0; i < n; ++i) out[next[codes[i]]++] = items[i];
+    in_streams(0, n, [&](int64_t i, int s) { out[next[s][codes[i]]++] = items[i]; });
     return true;
   }
 

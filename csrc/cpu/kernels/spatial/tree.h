@@ -189,6 +189,17 @@ class Arena {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// How many of 0 to n - 1, from 0 on, have a property that none behind the first without it has.
+template <class Property>
+int64_t count_while(int64_t n, const Property& has) {
+  int64_t low = 0;
+  while (low < n) {
+    const int64_t middle = (low + n) / 2;
+    has(middle) ? low = middle + 1 : n = middle;
+  }
+  return low;
+}
+
 struct TreePlan {
   const float* xyz;  // n >= 1 rows of 3
   int64_t n;

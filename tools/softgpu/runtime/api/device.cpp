@@ -200,7 +200,4 @@ const char* cudaGetErrorString(cudaError_t code) {
   return "unrecognized error code";
 }
 
-cudaError_t cudaProfilerStart() { return cudaSuccess; }
-cudaError_t cudaProfilerStop() { return cudaSuccess; }
-
 }  // extern "C"

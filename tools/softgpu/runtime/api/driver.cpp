@@ -31,43 +31,17 @@ struct Mapped {
 };
 std::map<uintptr_t, Mapped>& mapped = *new std::map<uintptr_t, Mapped>;
 
-CUresult init(unsigned) { return static_cast<CUresult>(enter()); }
-
-CUresult device_get(CUdevice* device, int index) {
-  *device = index;
-  return CUDA_SUCCESS;
-}
-CUresult device_count(int* count) { return static_cast<CUresult>(cudaGetDeviceCount(count)); }
-
 CUresult context_state(CUdevice, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;
   return CUDA_SUCCESS;
 }
-CUresult current_context(CUcontext* context) {
-  *context = reinterpret_cast<CUcontext>(uintptr_t{1} + current_device);
-  return CUDA_SUCCESS;
-}
-CUresult set_context(CUcontext) { return CUDA_SUCCESS; }
 // There is no driver to log.
 CUresult log_to(void*, void*, void**) { return CUDA_SUCCESS; }
 CUresult log_no_more(void*) { return CUDA_SUCCESS; }
 
 CUresult error_text(CUresult error, const char** text) {
   *text = cudaGetErrorString(static_cast<cudaError_t>(error));
-  return CUDA_SUCCESS;
-}
-
-CUresult pointer_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  const Lock held(big);
-  const Allocation* const found = find_allocation(pointer);
-  if (!found || attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<int*>(value) = found->device;
-  return CUDA_SUCCESS;
-}
-
-CUresult granularity(size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
-  *bytes = kLarge;
   return CUDA_SUCCESS;
 }
 
@@ -159,15 +133,6 @@ CUresult unmap(CUdeviceptr pointer, size_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult address_range(CUdeviceptr* begin, size_t* size, CUdeviceptr pointer) {
-  const Lock held(big);
-  const Allocation* const found = find_allocation(pointer);
-  if (!found) return CUDA_ERROR_INVALID_VALUE;
-  if (begin) *begin = found->begin;
-  if (size) *size = found->size;
-  return CUDA_SUCCESS;
-}
-
 // Functions that are not written refuse by their name once they are called: torch asks for some
 // twenty at its start and calls few of them.
 constexpr size_t kMostMissing = 64;
@@ -198,18 +163,11 @@ constexpr Entry entry(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};
 }
 const Entry kEntries[] = {
-    entry("cuInit", init),
-    entry("cuDeviceGet", device_get),
-    entry("cuDeviceGetCount", device_count),
     entry("cuDeviceGetAttribute", cudaDeviceGetAttribute),
     entry("cuDevicePrimaryCtxGetState", context_state),
-    entry("cuCtxGetCurrent", current_context),
-    entry("cuCtxSetCurrent", set_context),
     entry("cuGetErrorString", error_text),
     entry("cuLogsRegisterCallback", log_to),
     entry("cuLogsUnregisterCallback", log_no_more),
-    entry("cuPointerGetAttribute", pointer_attribute),
-    entry("cuMemGetAllocationGranularity", granularity),
     entry("cuMemAddressReserve", reserve),
     entry("cuMemAddressFree", unreserve),
     entry("cuMemCreate", create),
@@ -217,7 +175,6 @@ const Entry kEntries[] = {
     entry("cuMemMap", map),
     entry("cuMemSetAccess", set_access),
     entry("cuMemUnmap", unmap),
-    entry("cuMemGetAddressRange", address_range),
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The calls of nvcc's host code (crt/host_runtime.h): kernels and variables of a library.
-#include <cstdlib>
+// The calls of nvcc's host code (crt/host_runtime.h): kernels of a library.
 #include <cstring>
 
 #include "kernel.h"
@@ -18,14 +17,9 @@ struct Configuration {
   size_t shared;
   cudaStream_t stream;
 };
-struct Variable {
-  void* host_copy;
-  size_t size;
-};
 constexpr unsigned kFatBinary = 0xba55ed50;
 
 thread_local std::vector<Configuration> configurations;
-std::map<const void*, Variable>& variables = *new std::map<const void*, Variable>;
 
 template <typename T>
 T read(const unsigned char* from) {
@@ -64,27 +58,7 @@ void __cudaRegisterFunction(void** module, const char* host, char*, const char* 
   register_function(host, {name, reinterpret_cast<Module*>(module)});
 }
 
-void __cudaRegisterVar(void**, char* host, char*, const char*, int, size_t size, int, int) {
-  const Lock held(big);
-  variables[host] = {calloc(1, size + 1), size};
-}
-
-cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
-  SOFTGPU_ENTER();
-  const Lock held(big);
-  const auto found = variables.find(symbol);
-  if (found == variables.end()) return returned(cudaErrorInvalidSymbol);
-  *pointer = found->second.host_copy;
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
-                               cudaMemcpyKind) {
-  void* at;
-  if (const cudaError_t error = cudaGetSymbolAddress(&at, symbol)) return error;
-  memcpy(static_cast<char*>(at) + offset, from, bytes);
-  return cudaSuccess;
-}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream) {
   configurations.push_back({grid, block, shared, stream});

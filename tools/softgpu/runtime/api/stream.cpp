@@ -13,40 +13,15 @@ const std::shared_ptr<Event>& event_of(cudaEvent_t handle) {
   return reinterpret_cast<Handle*>(handle)->event;
 }
 
-cudaError_t host_function(cudaStream_t handle, const std::function<void()>& function) {
-  SOFTGPU_ENTER();
-  enqueue(stream_of(handle), "host function", [function](Accesses&) {
-    function();
-    return 0;
-  });
-  return cudaSuccess;
-}
 
 }  // namespace
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
   SOFTGPU_ENTER();
   const bool blocking = !(flags & cudaStreamNonBlocking);
-  *handle = reinterpret_cast<cudaStream_t>(make_stream(current_device, blocking, priority));
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
-  return cudaStreamCreateWithPriority(handle, flags, 0);
-}
-cudaError_t cudaStreamCreate(cudaStream_t* handle) {
-  return cudaStreamCreateWithPriority(handle, 0, 0);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  SOFTGPU_ENTER();
-  return destroy_stream(stream_of(handle));
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  SOFTGPU_ENTER();
-  *priority = stream_of(handle)->priority;
+  *handle = reinterpret_cast<cudaStream_t>(make_stream(current_device, blocking));
   return cudaSuccess;
 }
 
@@ -76,11 +51,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  return host_function(handle, [=] { function(data); });
-}
-cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function, void* data,
-                                  unsigned) {
-  return host_function(handle, [=] { function(handle, cudaSuccess, data); });
+  SOFTGPU_ENTER();
+  enqueue(stream_of(handle), "host function", [=](Accesses&) {
+    function(data);
+    return 0;
+  });
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
@@ -91,7 +67,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   *handle = reinterpret_cast<cudaEvent_t>(new Handle{event});
   return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t* handle) { return cudaEventCreateWithFlags(handle, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   delete reinterpret_cast<Handle*>(handle);

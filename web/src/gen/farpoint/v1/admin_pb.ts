@@ -19,7 +19,7 @@ export const file_farpoint_v1_admin: GenFile = /*@__PURE__*/
  */
 export type GetMemoryRequest = Message<"farpoint.v1.GetMemoryRequest"> & {
   /**
-   * Include torch's memory snapshots in the answer.
+   * Include torch's memory snapshots in the response.
    *
    * @generated from field: bool include_snapshots = 1;
    */
@@ -65,49 +65,49 @@ export const GetMemoryResponseSchema: GenMessage<GetMemoryResponse> = /*@__PURE_
   messageDesc(file_farpoint_v1_admin, 1);
 
 /**
- * The memory of one device. Counters begin at 0 with the server.
+ * Memory of one device. Counters start at 0 with the server.
  *
  * @generated from message farpoint.v1.DeviceMemory
  */
 export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   /**
-   * As torch names it: "cpu", "cuda:0".
+   * Name in torch: "cpu", "cuda:0".
    *
    * @generated from field: string device = 1;
    */
   device: string;
 
   /**
-   * Since these values were read. They are read between batches, at least four
-   * times a second while no batch runs.
+   * Age of these values. They are read between batches, at least four times a
+   * second while no batch runs.
    *
    * @generated from field: double age_ms = 2;
    */
   ageMs: number;
 
   /**
-   * In live tensors; on a CPU, in live blocks of the heap.
+   * Bytes in live tensors; on a CPU, in live blocks of the heap.
    *
    * @generated from field: int64 allocated_bytes = 3;
    */
   allocatedBytes: bigint;
 
   /**
-   * Live and cached.
+   * Live and cached bytes.
    *
    * @generated from field: int64 reserved_bytes = 4;
    */
   reservedBytes: bigint;
 
   /**
-   * Cached: reserved and not allocated.
+   * Cached bytes: reserved, not allocated.
    *
    * @generated from field: int64 idle_bytes = 5;
    */
   idleBytes: bigint;
 
   /**
-   * Bytes that a trim would give back now.
+   * Bytes that a trim would return now.
    *
    * @generated from field: int64 releasable_bytes = 6;
    */
@@ -121,7 +121,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   fragmentation: number;
 
   /**
-   * Free on the whole device, over all of its users.
+   * Free bytes of the whole device, over all processes.
    *
    * @generated from field: int64 free_bytes = 8;
    */
@@ -133,21 +133,21 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   totalBytes: bigint;
 
   /**
-   * The limit of memory that the server may hold on the device; 0 is no limit.
+   * Bytes of the device that the server may use; 0 is no limit.
    *
    * @generated from field: int64 limit_bytes = 10;
    */
   limitBytes: bigint;
 
   /**
-   * Pinned host memory, live and cached.
+   * Bytes of pinned host memory, live and cached.
    *
    * @generated from field: int64 host_cache_bytes = 11;
    */
   hostCacheBytes: bigint;
 
   /**
-   * Bytes that a trim of host memory would give back now.
+   * Bytes that a trim of host memory would return now.
    *
    * @generated from field: int64 host_releasable_bytes = 12;
    */
@@ -161,35 +161,35 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   trims: TrimTotal[];
 
   /**
-   * Times that the allocator flushed its cache in the middle of a batch.
+   * Times that the allocator flushed its cache during a batch.
    *
    * @generated from field: int64 retry_count = 17;
    */
   retryCount: bigint;
 
   /**
-   * Times that memory ran out in a batch.
+   * Batches that ran out of memory.
    *
    * @generated from field: int64 out_of_memory_count = 18;
    */
   outOfMemoryCount: bigint;
 
   /**
-   * Requests that were refused because their bytes would not fit.
+   * Requests that were refused because they would not fit.
    *
    * @generated from field: int64 refused_count = 19;
    */
   refusedCount: bigint;
 
   /**
-   * False while the device does not serve, because memory keeps running out.
+   * False while the device does not serve because memory keeps running out.
    *
    * @generated from field: bool healthy = 20;
    */
   healthy: boolean;
 
   /**
-   * Pickled, for https://pytorch.org/memory_viz. Only if asked for, and only
+   * Pickled, for https://pytorch.org/memory_viz. Only if requested, and only
    * for a GPU.
    *
    * @generated from field: bytes snapshot = 21;
@@ -197,7 +197,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   snapshot: Uint8Array;
 
   /**
-   * Index of the server's process that holds this memory; 0 where there is one.
+   * Index of the server's process; 0 if there is only one.
    *
    * @generated from field: int32 process = 22;
    */
@@ -255,9 +255,8 @@ export const TrimTotalSchema: GenMessage<TrimTotal> = /*@__PURE__*/
  */
 export type TrimMemoryRequest = Message<"farpoint.v1.TrimMemoryRequest"> & {
   /**
-   * Without it a trim waits, as long as the caller does, for a moment without
-   * any work. With it the work that runs is finished, and what is queued waits
-   * for the trim.
+   * Trim after the running batch, ahead of the queue. Without it a trim waits
+   * for a moment without work, up to the deadline of the call.
    *
    * @generated from field: bool force = 1;
    */
@@ -308,7 +307,7 @@ export type TrimResult = Message<"farpoint.v1.TrimResult"> & {
   returnedBytes: bigint;
 
   /**
-   * Index of the server's process that trimmed; 0 where there is one.
+   * Index of the server's process; 0 if there is only one.
    *
    * @generated from field: int32 process = 4;
    */
@@ -327,15 +326,15 @@ export const TrimResultSchema: GenMessage<TrimResult> = /*@__PURE__*/
  */
 export type LoadModelRequest = Message<"farpoint.v1.LoadModelRequest"> & {
   /**
-   * The name for requests: letters, digits, '_', '-' and '.', at most 64.
+   * Name of the model in requests: letters, digits, '_', '-' and '.', at most 64.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Path of a safetensors file on the server's machine. Empty means the weights that
-   * come with the server.
+   * Path of a safetensors file on the server's machine. Empty means the
+   * shipped weights.
    *
    * @generated from field: string path = 2;
    */
@@ -397,7 +396,7 @@ export const UnloadModelResponseSchema: GenMessage<UnloadModelResponse> = /*@__P
   messageDesc(file_farpoint_v1_admin, 10);
 
 /**
- * Why memory was trimmed.
+ * Reason of a trim.
  *
  * @generated from enum farpoint.v1.TrimReason
  */
@@ -422,7 +421,7 @@ export enum TrimReason {
   IDLE = 4,
 
   /**
-   * A batch was about to begin that fitted only after a trim.
+   * A batch fitted only after a trim.
    *
    * @generated from enum value: TRIM_REASON_ROOM = 5;
    */
@@ -450,13 +449,13 @@ export const TrimReasonSchema: GenEnum<TrimReason> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_admin, 0);
 
 /**
- * For those who operate a server.
+ * Administration of a server.
  *
  * @generated from service farpoint.v1.AdminService
  */
 export const AdminService: GenService<{
   /**
-   * Says what the memory of each device is used for.
+   * Returns the memory use of each device.
    *
    * @generated from rpc farpoint.v1.AdminService.GetMemory
    */
@@ -466,8 +465,7 @@ export const AdminService: GenService<{
     output: typeof GetMemoryResponseSchema;
   },
   /**
-   * Gives cached memory back to the system. Work that was accepted is never
-   * harmed by it, only delayed.
+   * Returns cached memory to the system. Accepted work is only delayed.
    *
    * @generated from rpc farpoint.v1.AdminService.TrimMemory
    */
@@ -477,8 +475,8 @@ export const AdminService: GenService<{
     output: typeof TrimMemoryResponseSchema;
   },
   /**
-   * Loads a model from the server's disk and answers once it is ready. Requests
-   * that use a model of the same name finish on that one.
+   * Loads a model from the server's disk and responds once it is ready. It
+   * replaces a model of the same name, on which requests in flight finish.
    *
    * @generated from rpc farpoint.v1.AdminService.LoadModel
    */
@@ -488,7 +486,7 @@ export const AdminService: GenService<{
     output: typeof LoadModelResponseSchema;
   },
   /**
-   * Lets go of a model; requests that use it finish.
+   * Unloads a model; requests that use it finish.
    *
    * @generated from rpc farpoint.v1.AdminService.UnloadModel
    */

@@ -17,9 +17,9 @@ export const file_farpoint_v1_packed_cloud: GenFile = /*@__PURE__*/
   fileDesc("Ch5mYXJwb2ludC92MS9wYWNrZWRfY2xvdWQucHJvdG8SC2ZhcnBvaW50LnYxItcBCgtQYWNrZWRDbG91ZBIoCgZmaWVsZHMYASADKAsyGC5mYXJwb2ludC52MS5QYWNrZWRGaWVsZBINCgV3aWR0aBgCIAEoDRIOCgZoZWlnaHQYAyABKA0SEgoKcG9pbnRfc3RlcBgEIAEoDRIQCghyb3dfc3RlcBgFIAEoDRIUCgxpc19iaWdlbmRpYW4YBiABKAgSDAoEZGF0YRgHIAEoDBI1Cg1zaGFyZWRfbWVtb3J5GAggASgLMh4uZmFycG9pbnQudjEuU2hhcmVkTWVtb3J5UmFuZ2UiZAoLUGFja2VkRmllbGQSDAoEbmFtZRgBIAEoCRIOCgZvZmZzZXQYAiABKA0SKAoJZGF0YV90eXBlGAMgASgOMhUuZmFycG9pbnQudjEuRGF0YVR5cGUSDQoFY291bnQYBCABKA1iBnByb3RvMw", [file_farpoint_v1_shared_memory, file_farpoint_v1_tensor]);
 
 /**
- * Points as they lie in memory: records of one size, in rows, as in `sensor_msgs/PointCloud2` of
- * ROS. A `foxglove.PointCloud` is one with a single row. P is width * height; the points are counted
- * row by row, those that are not finite too.
+ * Points as records in memory: of one size, in rows, as in `sensor_msgs/PointCloud2` of
+ * ROS. A `foxglove.PointCloud` has a single row. P is width * height; points are counted row by row,
+ * including those that are not finite.
  *
  * @generated from message farpoint.v1.PackedCloud
  */
@@ -32,28 +32,28 @@ export type PackedCloud = Message<"farpoint.v1.PackedCloud"> & {
   fields: PackedField[];
 
   /**
-   * Points of a row; of all of them, where the cloud has no order.
+   * Points of a row; all points of an unorganized cloud.
    *
    * @generated from field: uint32 width = 2;
    */
   width: number;
 
   /**
-   * Rows; 1 where the cloud has no order.
+   * Rows; 1 for an unorganized cloud.
    *
    * @generated from field: uint32 height = 3;
    */
   height: number;
 
   /**
-   * Bytes from the beginning of a point to that of the next one in its row.
+   * Bytes from the start of a point to the start of the next one in its row.
    *
    * @generated from field: uint32 point_step = 4;
    */
   pointStep: number;
 
   /**
-   * Bytes from the beginning of a row to that of the next. 0 means width * point_step.
+   * Bytes from the start of a row to the start of the next. 0 means width * point_step.
    *
    * @generated from field: uint32 row_step = 5;
    */
@@ -67,8 +67,8 @@ export type PackedCloud = Message<"farpoint.v1.PackedCloud"> & {
   isBigendian: boolean;
 
   /**
-   * The records, at least (height - 1) * row_step + width * point_step bytes, which may begin
-   * anywhere in memory. What comes behind them is not read.
+   * The records, at least (height - 1) * row_step + width * point_step bytes. Further bytes are not
+   * read.
    *
    * @generated from field: bytes data = 7;
    */
@@ -90,7 +90,7 @@ export const PackedCloudSchema: GenMessage<PackedCloud> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_packed_cloud, 0);
 
 /**
- * Numbers of one type in each record.
+ * One or more numbers of one type in each record.
  *
  * @generated from message farpoint.v1.PackedField
  */
@@ -101,7 +101,7 @@ export type PackedField = Message<"farpoint.v1.PackedField"> & {
   name: string;
 
   /**
-   * Bytes from the beginning of the record. Other fields may share bytes, but not those of `x`, `y`
+   * Bytes from the start of the record. Other fields may share bytes, but not those of `x`, `y`
    * and `z`.
    *
    * @generated from field: uint32 offset = 2;
@@ -109,9 +109,9 @@ export type PackedField = Message<"farpoint.v1.PackedField"> & {
   offset: number;
 
   /**
-   * For `x`, `y` and `z` any but BOOL. If all three are of one type that points may have, they are
-   * such points. If not, they are FLOAT32 where each is of at most 16 bits or FLOAT32, and else
-   * FLOAT64; integers of 64 bits must lie within ±2^53, where that is exact.
+   * For `x`, `y` and `z` any except BOOL. If all three have one type that points may have, they are
+   * used as they are. If not, they become FLOAT32 if each has at most 16 bits or is FLOAT32, else
+   * FLOAT64; integers of 64 bits must lie within ±2^53.
    *
    * @generated from field: farpoint.v1.DataType data_type = 3;
    */

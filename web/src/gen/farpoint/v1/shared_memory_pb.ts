@@ -21,14 +21,14 @@ export const file_farpoint_v1_shared_memory: GenFile = /*@__PURE__*/
  */
 export type SharedMemoryRange = Message<"farpoint.v1.SharedMemoryRange"> & {
   /**
-   * As in the SharedMemoryGrant.
+   * The region of the SharedMemoryGrant.
    *
    * @generated from field: bytes region = 1;
    */
   region: Uint8Array;
 
   /**
-   * In bytes from the beginning of the region; need not be aligned.
+   * In bytes from the start of the region; need not be aligned.
    *
    * @generated from field: uint64 offset = 2;
    */
@@ -43,7 +43,7 @@ export const SharedMemoryRangeSchema: GenMessage<SharedMemoryRange> = /*@__PURE_
   messageDesc(file_farpoint_v1_shared_memory, 0);
 
 /**
- * The server's answer to a region that is handed over.
+ * The server's response to a region.
  *
  * @generated from message farpoint.v1.SharedMemoryGrant
  */
@@ -53,7 +53,7 @@ export type SharedMemoryGrant = Message<"farpoint.v1.SharedMemoryGrant"> & {
    */
   result: {
     /**
-     * Names the region in requests, until the connection that it was handed over on is closed.
+     * Names the region in requests, until the connection that passed it is closed.
      * A caller that knows it can make the server read the region: keep it secret, like a token.
      *
      * @generated from field: bytes region = 1;
@@ -62,7 +62,7 @@ export type SharedMemoryGrant = Message<"farpoint.v1.SharedMemoryGrant"> & {
     case: "region";
   } | {
     /**
-     * Why it was not taken.
+     * Why it was refused.
      *
      * @generated from field: google.rpc.Status error = 2;
      */

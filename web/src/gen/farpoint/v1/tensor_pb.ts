@@ -46,9 +46,9 @@ export type Tensor = Message<"farpoint.v1.Tensor"> & {
   sharedMemory?: SharedMemoryRange | undefined;
 
   /**
-   * CRC-32C (Castagnoli, as of RFC 3720) of these bytes, one after the other: `data_type` and each
-   * number of `shape`, as little-endian integers of eight bytes, and `data`. Only in answers to
-   * requests with `return_checksums`.
+   * CRC-32C (Castagnoli, RFC 3720) of these bytes, concatenated: `data_type` and each number of
+   * `shape`, as little-endian integers of eight bytes, and `data`. Only in responses to requests
+   * with `return_checksums`.
    *
    * @generated from field: optional fixed32 crc32c = 5;
    */
@@ -63,7 +63,7 @@ export const TensorSchema: GenMessage<Tensor> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_tensor, 0);
 
 /**
- * A tensor with one row per point, carried along with the coordinates.
+ * A tensor with one row per point, gathered along with the coordinates.
  *
  * @generated from message farpoint.v1.Attribute
  */

@@ -13,14 +13,14 @@ export const file_farpoint_v1_voxel_grid: GenFile = /*@__PURE__*/
   fileDesc("ChxmYXJwb2ludC92MS92b3hlbF9ncmlkLnByb3RvEgtmYXJwb2ludC52MSJfCglWb3hlbEdyaWQSEgoKdm94ZWxfc2l6ZRgBIAEoARIuCglzZWxlY3Rpb24YAiABKA4yGy5mYXJwb2ludC52MS5Wb3hlbFNlbGVjdGlvbhIOCgZvcmlnaW4YAyADKAEqiAEKDlZveGVsU2VsZWN0aW9uEh8KG1ZPWEVMX1NFTEVDVElPTl9VTlNQRUNJRklFRBAAEhkKFVZPWEVMX1NFTEVDVElPTl9GSVJTVBABEiAKHFZPWEVMX1NFTEVDVElPTl9ORUFSRVNUX01FQU4QAhIYChRWT1hFTF9TRUxFQ1RJT05fTUVBThADYgZwcm90bzM");
 
 /**
- * A grid of cubes. A point (x, y, z) is in voxel floor((x - origin) / voxel_size), and so for y and
- * z, computed in FLOAT64 on the coordinates as they were sent.
+ * A grid of cubes. A point is in voxel floor((point - origin) / voxel_size), computed in FLOAT64 from
+ * the coordinates as they were sent.
  *
  * @generated from message farpoint.v1.VoxelGrid
  */
 export type VoxelGrid = Message<"farpoint.v1.VoxelGrid"> & {
   /**
-   * Side of the voxels, in the unit of the coordinates; above 0. No point may be more than 2^53
+   * Edge length of a voxel, in the unit of the coordinates; above 0. No point may be more than 2^53
    * voxels from the origin.
    *
    * @generated from field: double voxel_size = 1;
@@ -48,7 +48,7 @@ export const VoxelGridSchema: GenMessage<VoxelGrid> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_voxel_grid, 0);
 
 /**
- * Which point stands for a voxel.
+ * The point that represents a voxel.
  *
  * @generated from enum farpoint.v1.VoxelSelection
  */
