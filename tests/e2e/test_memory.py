@@ -133,6 +133,17 @@ def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start
     assert any(line["event"] == "device failed" for line in server.log)
 
 
+def test_a_batch_that_still_runs_when_the_device_fails_is_answered(start):
+    server = start("--device", "cpu,cpu", failing=True)
+    large = RANDOM.random((1_000_000, 3), np.float32)
+    with farpoint.Client(server.address) as client, ThreadPoolExecutor() as threads:
+        answer = threads.submit(client.sample, large, 500_000)
+        with pytest.raises(farpoint.UnavailableError):
+            client.sample(large[:50_003], 10_000)
+        assert len(answer.result()) == 500_000
+    assert server.wait() == 3
+
+
 def test_what_can_never_fit_is_refused_at_once(start):
     server = start(*ADMIN, "--memory-limit-mib", "400")
     with farpoint.Client(server.address) as client:

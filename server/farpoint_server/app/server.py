@@ -24,6 +24,8 @@ from farpoint_server.transport.http.calls import UnaryCalls
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
 REFUSAL_S = 0.1
+# Calls that a lost device cannot run are answered in this time, and those that still run on it.
+LOST_S = 5.0
 log = structlog.get_logger("farpoint")
 
 
@@ -93,12 +95,15 @@ class App:
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
-        in_flight = self._transport.in_flight
-        log.info("draining", calls=in_flight.calls)
+        log.info("draining", calls=self._transport.in_flight.calls)
         self._health.set_all(serving=False)
         await asyncio.sleep(self._settings.drain_grace_s)
+        return await self.answer_all(self._settings.drain_timeout_s)
+
+    async def answer_all(self, timeout_s: float) -> bool:
+        """Refuses new calls, waits for those accepted; whether all were answered in time."""
         try:
-            await asyncio.wait_for(in_flight.drain(), self._settings.drain_timeout_s)
+            await asyncio.wait_for(self._transport.in_flight.drain(), timeout_s)
         except asyncio.TimeoutError:
             return False
         return True
@@ -141,6 +146,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     if not signalled.done():
         reason = lost.result()
         log.error(reason, exit_status=3)
+        await app.answer_all(LOST_S)
         await app.stop(REFUSAL_S)
         raise DeviceFailedError(reason)
     lost.cancel()

@@ -1,10 +1,11 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error that loses the GPU for good; one with a cloud of MISCOUNTED_POINTS has one answer too few,
-as only a bug could make it.
+error that loses the GPU for good, LOST_MEANWHILE_POINTS do so while a batch of LARGE_POINTS or more
+runs; one with a cloud of MISCOUNTED_POINTS has one answer too few, as only a bug could make it.
 """
 
+import threading
 from collections.abc import Sequence
 
 import torch
@@ -16,12 +17,19 @@ from farpoint_server.engine.types import Clouds, Int32s, Samples
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
+LOST_MEANWHILE_POINTS = 50_003  # enough that the event loop does not run it
+LARGE_POINTS = 500_000
 launch = sample.launch
+large_began = threading.Event()
 
 
 def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
     lengths = [length for clouds in requests for length in clouds.lengths]
-    if LOST_POINTS in lengths:
+    if max(lengths) >= LARGE_POINTS:
+        large_began.set()
+    if LOST_MEANWHILE_POINTS in lengths:
+        assert large_began.wait(60)
+    if LOST_POINTS in lengths or LOST_MEANWHILE_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
