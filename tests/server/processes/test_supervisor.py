@@ -268,9 +268,8 @@ def test_one_sign_of_life_or_health_begins_all_counts_anew():
     child.hear(READY)
     for _ in range(3):
         assert child.check() is child.check() is None
-        child.hear(SICK)
-        child.hear(SICK)
-        child.hear(HEALTHY)
+        for message in (HEALTHY, SICK, SICK):
+            child.hear(message)
     assert [child.check() for _ in range(3)] == [None, None, "process does not answer"]
 
 
