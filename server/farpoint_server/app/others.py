@@ -6,8 +6,9 @@ State across calls is listed in docs/decisions/0016; what is added there needs a
 import asyncio
 import fcntl
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,10 +40,6 @@ def _memory(answers: Mapping[int, Any]) -> Any:
     return merged
 
 
-def _trims(answers: Mapping[int, Any]) -> Any:
-    return _by_process(answers, "trims")
-
-
 def _by_process(answers: Mapping[int, Any], field: str) -> Any:
     """The entries of a field of all processes, each with the index of its process."""
     merged = type(_first(answers))()
@@ -66,7 +63,9 @@ class ForAll(NamedTuple):
 CHANGES_MODELS = ForAll(_first, changes=True, in_order=True)
 METHODS: Mapping[str, ForAll] = {
     "/farpoint.v1.AdminService/GetMemory": ForAll(_memory),
-    "/farpoint.v1.AdminService/TrimMemory": ForAll(_trims, changes=True),
+    "/farpoint.v1.AdminService/TrimMemory": ForAll(
+        partial(_by_process, field="trims"), changes=True
+    ),
     "/farpoint.v1.AdminService/LoadModel": CHANGES_MODELS,
     "/farpoint.v1.AdminService/UnloadModel": CHANGES_MODELS,
     "/inference.GRPCInferenceService/RepositoryModelLoad": CHANGES_MODELS,
@@ -101,11 +100,7 @@ class PeerProcesses:
         async def metrics() -> bytes:
             return await asyncio.to_thread(generate_latest, self._registry)
 
-        methods: Mapping[str, Callable[[], Awaitable[bytes]]] = {
-            "GetState": state,
-            "GetMetrics": metrics,
-        }
-        server.add(methods)
+        server.add({"GetState": state, "GetMetrics": metrics})
         self._server = server
 
     def wrap(self, path: str, handler: Method) -> Method:

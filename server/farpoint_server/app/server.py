@@ -44,12 +44,10 @@ class App:
         ProcessCollector(registry=registry)
         self._others = PeerProcesses(slot, registry)
         instruments = Instruments(registry)
-        self._compute = compute = Compute(settings, health, instruments.batches_of, slot)
-        metrics = CallMetrics(instruments)
-        self._transport = transport = Transport(settings, slot, metrics, compute)
+        self.compute = compute = Compute(settings, health, instruments.batches_of, slot)
+        self._transport = transport = Transport(settings, slot, CallMetrics(instruments), compute)
         services = make_services(settings, compute, transport, health)
-        admin_over_http = settings.admin_over_http
-        services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)
+        services.add_to(transport.servers, self.calls, settings.admin_over_http, self._others.wrap)
         self._others.register(services, compute.models)
         add_gauges(registry, compute, transport, health)
 
@@ -76,7 +74,7 @@ class App:
         health = health_routes(self._serves)
         addresses = await self._transport.start(SERVICES, metrics, health, self._load, warm)
         self._health.set_all(serving=True)
-        return {**addresses, "device": ", ".join(map(str, self._compute.devices))}
+        return {**addresses, "device": ", ".join(map(str, self.compute.devices))}
 
     async def _serves(self) -> bool:
         """Whether this process or another one is healthy."""
@@ -86,12 +84,8 @@ class App:
         """Loads the models of the other processes, or those of the settings."""
         models = await self._others.start()
         named = (*self._settings.encoder, *self._settings.model)
-        await self._compute.start(named if models is None else models)
+        await self.compute.start(named if models is None else models)
         self._others.join()
-
-    async def lost(self) -> str:
-        """Waits until only a restart can help; returns the reason."""
-        return await self._compute.lost()
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -116,7 +110,7 @@ class App:
         unanswered = self._transport.in_flight.calls
         await self._transport.stop(grace_s)
         await self._others.stop()
-        await self._compute.stop()
+        await self.compute.stop()
         (log.warning if unanswered else log.info)("stopped", unanswered=unanswered)
         return not unanswered
 
@@ -141,7 +135,8 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     # What torch and the libraries have made by now stays, and is not looked through ever again.
     gc.collect()
     gc.freeze()
-    signalled, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
+    signalled = asyncio.ensure_future(signals.get())
+    lost = asyncio.ensure_future(app.compute.lost())
     await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
     if not signalled.done():
         reason = lost.result()

@@ -110,7 +110,7 @@ class Replica:
 
         self.app = App(settings)
         log.info("ready", **await self.app.start())
-        self._lost = asyncio.ensure_future(self.app.lost())
+        self._lost = asyncio.ensure_future(self.app.compute.lost())
 
     async def answers(
         self, method: MethodDescriptor, messages: AsyncIterator[bytes], ray: Any

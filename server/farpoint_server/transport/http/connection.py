@@ -14,7 +14,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MAX_HEADER_BYTES = 1 << 14
-# uvicorn bounds the silence after an answer; these bound requests and answers that are too slow.
+# Between an answer and the next request: longer than proxies keep connections, mostly 60 s, since
+# the first request on one that is just being closed is lost.
+KEEP_ALIVE_S = 75
 HEADER_TIMEOUT_S = 5.0
 TRANSFER_TIMEOUT_S = 60.0
 # Two megabits per second: a faster transfer may go on.
@@ -50,6 +52,7 @@ class BoundedConnection(H11Protocol):
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         super().__init__(config, state, {})
+        self.timeout_keep_alive = KEEP_ALIVE_S
         self.conn: _StrictParser = _StrictParser()
         self._most = most
         self._tls = tls
@@ -175,9 +178,10 @@ class BoundedConnection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _allowance_s(self) -> float | None:
-        """Seconds that the peer has; None while the application works."""
+        """Seconds that the peer has; None while the application works or the connection is idle."""
         if self._awaits_request():
-            return HEADER_TIMEOUT_S
+            was_read = self.cycle is not None and not self.transport.get_write_buffer_size()
+            return None if was_read and not self.conn.trailing_data[0] else HEADER_TIMEOUT_S
         is_sending = self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused
         return TRANSFER_TIMEOUT_S if is_sending or self.flow.write_paused else None
 

@@ -157,7 +157,7 @@ async def test_a_peer_that_does_not_read_its_answer_is_closed(served):
 
 @pytest.mark.usefixtures("short")
 async def test_work_of_the_server_has_no_such_limit(served):
-    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     end = asyncio.ensure_future(end_of(reader))
     await asyncio.wait((end,), timeout=1)
     served.go.set()
@@ -188,7 +188,7 @@ async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
     """And grows with what was read of it, not of one before."""
     now = SimpleNamespace(s=100.0)
     monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
-    reader, writer = await served(GET)
+    reader, writer = await served(GET + b"GET")
     assert b"200" in await reader.readline()
     (one,) = served.state.connections
     one.close_if_late(now.s)
@@ -198,6 +198,20 @@ async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
     now.s += 0.001
     one.close_if_late(now.s)
     assert one.transport.is_closing()
+    writer.close()
+
+
+async def test_between_requests_a_connection_may_be_silent_for_longer(served, monkeypatch):
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
+    reader, writer = await served(GET)
+    assert b"200" in await reader.readline()
+    (one,) = served.state.connections
+    for _ in range(2):
+        now.s += 10 * connection.HEADER_TIMEOUT_S
+        one.close_if_late(now.s)
+    assert not one.transport.is_closing()
+    assert one.timeout_keep_alive == connection.KEEP_ALIVE_S > 60
     writer.close()
 
 
