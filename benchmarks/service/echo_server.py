@@ -45,6 +45,7 @@ def farpoint(*, kernels: bool) -> None:
     from farpoint_server import __main__ as command
     from farpoint_server.engine import sample
     from farpoint_server.engine.types import Samples
+    from farpoint_server.memory import host
 
     def first_rows(requests, cancelled):  # noqa: ARG001
         return [Samples(rows_of(clouds), None) for clouds in requests]
@@ -60,6 +61,8 @@ def farpoint(*, kernels: bool) -> None:
         sample.launch = first_rows
     os.environ.setdefault("FARPOINT_DEVICE", "cpu")
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
+    # Before this script starts a thread, as the command does: each may make an arena of malloc's.
+    host.detect().set_options(os.environ)
     errors = _print_address()
     try:
         command.main()
