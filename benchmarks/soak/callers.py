@@ -18,9 +18,9 @@ from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally
 from farpoint.v1 import sampling_pb2 as pb
 
-# What a call may end with when the server ends or begins.
+# Statuses of calls when the server ends or begins.
 INTERRUPTIONS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-# What grpc.aio makes of the status of a call that ends while it sends (grpc/grpc#36066).
+# grpc.aio's status of a call that ends while it sends (grpc/grpc#36066).
 BROKEN_WRITE = grpc.StatusCode.INTERNAL, "Internal error from Core"
 PATIENCE_S = 60.0
 SERVICE = "/farpoint.v1.SamplingService/"

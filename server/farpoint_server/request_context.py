@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 Fields: TypeAlias = dict[str, Any]
-# What the names of callers begin with that have shown a token.
+# Prefix of the names of callers that have shown a token.
 TOKEN_PREFIX = "token:"
 OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 

@@ -36,7 +36,7 @@ _PICKLES = re.compile(
 # Not ops: arithmetic of sizes.
 _ARITHMETIC = re.compile(r"_operator\.\w+|math\.\w+|torch\._?sym_\w+|builtins\.(max|min)")
 _OP = re.compile(r"(?:torch\.ops\.)?(\w+)(?:\.|::)(\w+)(?:\.(\w+))?")
-# What graphs may call; of farpoint nothing private, which takes addresses of the process.
+# Namespaces of ops that graphs may call; no private op of farpoint, which takes addresses.
 _NAMESPACES = ("aten", "prims", "higher_order", "farpoint")
 
 

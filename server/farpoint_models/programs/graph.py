@@ -20,7 +20,7 @@ from farpoint_models.programs.manifest import (
     TensorSpec,
 )
 
-# What torch.export takes to be possible for a size that is free: it tries neither 0 nor 1.
+# Least value of a free size in torch.export, which tries neither 0 nor 1.
 _FREE = 2
 
 
@@ -95,7 +95,7 @@ def _check_tensor(
         least, most = size_range(exported, size, wanted)
         low, high = manifest.range_of(wanted)
         too_many = most is not None and (high is None or high > most)
-        # How many samples there are is the program's own, and what is free comes from the inputs.
+        # The number of samples is the program's own; free sizes come from the inputs.
         is_own = isinstance(wanted, str) and wanted not in (CLOUDS, ROWS, ALL_ROWS)
         if kind == "output" and (isinstance(size, torch.SymInt) or is_own):
             continue

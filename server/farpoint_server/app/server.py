@@ -22,9 +22,9 @@ from farpoint_server.request_context import Fields
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import UnaryCalls
 
-# What was refused while draining is not waited for by itself; its answer leaves in this time.
+# Refusals of the drain are sent in this time.
 REFUSAL_S = 0.1
-# Calls that a lost device cannot run are answered in this time, and those that still run on it.
+# Time of the calls that are open when the last device is lost.
 LOST_S = 5.0
 log = structlog.get_logger("farpoint")
 
@@ -132,7 +132,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     else:
         link.start()
         link.ready(await app.start(link.warm))
-    # What torch and the libraries have made by now stays, and is not looked through ever again.
+    # Objects of torch and other libraries stay: the collector need not look through them again.
     gc.collect()
     gc.freeze()
     signalled = asyncio.ensure_future(signals.get())

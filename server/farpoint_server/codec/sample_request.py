@@ -110,7 +110,7 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
         return
     attributes = enumerate(message.request.attributes)
     tensors = {f"attributes[{i}].values": a.values.ByteSize() for i, a in attributes}
-    # All that was cut out of the message is data of its points.
+    # Only data of points is cut out of a message.
     cut_out = message.size - message.request.ByteSize()
     name = points_field(message.request)
     tensors[name] = getattr(message.request, name).ByteSize() + cut_out

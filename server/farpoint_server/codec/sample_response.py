@@ -41,7 +41,7 @@ def counts_of(clouds: Clouds | MethodClouds, samples: Samples) -> Int64s:
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
     """Bytes of the tensors of a response that have a row per sample, at most."""
     points = request.points.shape[0]
-    # What is packed becomes float64 at most, whatever lies between.
+    # Packed coordinates become float64 at most.
     is_packed = isinstance(request.points, PackedView)
     row = 8 + (24 if is_packed else len(request.points.data) // points)
     for _, values in request.attributes:

@@ -82,7 +82,7 @@ def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
             at = begin + size
         elif kind in FIXED_SIZES:
             at += FIXED_SIZES[kind]
-        # What is inside a group, which the contract has none of, is counted as if it were outside.
+        # The contract has no groups: fields inside one count as if they were outside.
         elif kind not in (START_GROUP, END_GROUP):
             raise DecodeError(f"a field of the unknown wire type {kind}")
         if at > end:

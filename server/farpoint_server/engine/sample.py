@@ -15,7 +15,7 @@ from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples, halves
 
-# What the CPU kernel takes, to within a factor of two, by the estimate with which it decides how
+# Time of the CPU kernel, to within a factor of two, by the estimate with which it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
 # The same for a GPU, estimated and not measured; measured batches correct it (scheduling/lane.py).

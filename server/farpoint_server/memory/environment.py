@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableMapping
 NAME = "PYTORCH_ALLOC_CONF"
 # Older names of the same. Parsers differ in which one they prefer, so only one may be left.
 OLD_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-# What frees memory in the middle of a batch, or hides what the manager has to see.
+# Options that free memory in the middle of a batch or hide figures that the manager needs.
 FORBIDDEN = {
     "garbage_collection_threshold": "it frees memory in the middle of a request",
     "max_split_size_mb": "it frees memory in the middle of a request",

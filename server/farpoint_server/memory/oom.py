@@ -7,7 +7,7 @@ import torch
 
 from farpoint_server.memory.snapshot import Allocator, Headroom, Stats
 
-# How torch's CPU allocator words it, in a plain RuntimeError.
+# Texts of torch's CPU allocator, in a plain RuntimeError.
 _CPU_OOM = ("can't allocate memory", "not enough memory")
 _CUDA_ERROR_MEMORY_ALLOCATION = 2
 # A batch that takes half of what there is leaves the other half for the next one's copy.

@@ -119,7 +119,7 @@ class TrimPolicy:
             headroom: The whole device's, before it.
         """
         self._last_trim = now
-        # What other threads freed meanwhile is not counted: the next trim can release that.
+        # Without the memory that other threads freed meanwhile: the next trim can release it.
         stayed = before.releasable - (before.reserved - left.reserved)
         self._kept = min(left.releasable, max(0, stayed))
         if reason in (Reason.HARD, Reason.ROOM):

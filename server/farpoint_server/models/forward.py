@@ -17,7 +17,7 @@ NEIGHBORHOOD_TENSORS = 8
 # A forward pass on one core: calling its layers, and per byte of its widest stage. Within a quarter
 # for the encoder that comes with farpoint_models, from 10 to 16 384 points (CPU time, AMD EPYC).
 FORWARD_NS, BYTE_NS = 5_000_000, 2.4
-# How many times sooner a GPU is taken to be until its batches say better; not measured.
+# Assumed speed of a GPU over a CPU until its batches are measured; not measured itself.
 GPU_SPEED = 10
 
 

@@ -14,7 +14,7 @@ from farpoint_server.config.settings import Settings
 if TYPE_CHECKING:
     from ray.serve import Application
 
-# What Ray's proxies do instead, or what would reach only one of the replicas.
+# Settings whose work Ray's proxies do, or that would reach only one of the replicas.
 NOT_HERE = ("admin_listen", "tls_certificate", "tls_client_ca", "shared_memory_listen")
 # A watch would hold a replica that is to end; a registered region is known to one replica alone.
 LEFT_OUT = ("Watch", "Register", "Unregister")

@@ -44,7 +44,7 @@ class Job:
             batch.cancel(index)
 
 
-# What a caller may run at its turn before the next one has its own. Smaller shares finer; a job
+# Work of one caller in its turn, before the next caller's. A smaller one shares finer; a job
 # that is larger waits for as many rounds as it takes.
 QUANTUM_NS = 10_000_000
 

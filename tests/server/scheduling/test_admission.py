@@ -153,7 +153,7 @@ async def test_a_caller_with_its_share_is_refused_before_its_message_is_received
 
 @pytest.mark.parametrize(("points", "size"), [(6, 1), (1, 600)])
 async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_nothing(points, size):
-    """What it holds itself is no reason to refuse it more; what another of its caller holds is."""
+    """A request is not refused for its own share, but for that of another one of its caller."""
     admission = make(caller_share=0.5)
     hold(admission, "b", 1, 1)
     with called_by("a"):

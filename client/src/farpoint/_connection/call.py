@@ -18,7 +18,7 @@ from farpoint.results import Timings
 from farpoint.v1 import sampling_pb2 as pb
 
 REQUEST_ID_KEY = "x-request-id"
-# How gRPC says that it found no server, rather than one that is going away.
+# Texts of gRPC that mean no server was found, rather than one that is going away.
 _NOT_REACHED = ("failed to connect", "connection refused", "resolution failed", "no such file")
 
 

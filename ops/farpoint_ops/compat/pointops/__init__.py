@@ -61,7 +61,7 @@ __all__ = [
     "subtraction",
 ]
 
-# What the originals report as the distance of a neighbor that does not exist.
+# Distance of a neighbor that does not exist, as in the originals.
 _MISSING = 1e5
 # A squared distance up to which a point counts whatever the inner radius is.
 _COINCIDENT = 1e-5

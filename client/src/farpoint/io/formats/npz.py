@@ -13,7 +13,7 @@ from farpoint.io.budget import check_budget
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.formats.npy import NpySource, cloud_of
 
-# What reading holds at once: the arrays, what zlib unpacks, and the points that are handed on.
+# Copies that reading holds at once: the arrays, zlib's output and the returned points.
 _COPIES = 3
 
 
