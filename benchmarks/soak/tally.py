@@ -30,14 +30,15 @@ class Tally:
         counts: By kind and outcome.
         unresolved: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
-        small_ms: Times of small calls during which no process was stopped, killed or frozen.
+        small_ms: Times of small calls during which no process was stopped, killed or frozen, by
+            request id.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.unresolved: list[tuple[str, str]] = []
         self.details: list[str] = []
-        self.small_ms: list[float] = []
+        self.small_ms: dict[str, float] = {}
 
     def end(self, kind: str, outcome: str, detail: str = "") -> None:
         """Counts one call."""
@@ -95,13 +96,18 @@ def growth(server: SoakServer) -> str:
     return f"{', '.join(texts)} over {len(held)} s"
 
 
-def latencies(small_ms: list[float]) -> str:
-    """Percentiles of small calls; at least two are needed."""
-    if len(small_ms) < 2:
+def latencies(tally: Tally, server: SoakServer) -> str:
+    """Percentiles of small calls, as the callers and the server's log have them."""
+    if len(tally.small_ms) < 2:
         return "too few"
-    percentiles = statistics.quantiles(small_ms, n=100)
-    p50, p99 = percentiles[49], percentiles[98]
-    return f"p50 {p50:.0f} ms, p99 {p99:.0f} ms of {len(small_ms)} small calls without a fault"
+    texts = []
+    for name, times in (
+        ("to the callers", list(tally.small_ms.values())),
+        ("in the server", [server.sample_ms.get(call, 0.0) for call in tally.small_ms]),
+    ):
+        percentiles = statistics.quantiles(times, n=100)
+        texts.append(f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms {name}")
+    return f"{'; '.join(texts)}, of {len(tally.small_ms)} small calls without a fault"
 
 
 def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: float) -> str:
@@ -111,7 +117,7 @@ def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: floa
         f"load      {seconds:.0f} s, {tally.calls} calls ({tally.calls / seconds:.0f}/s)",
         f"survived  {', '.join(f'{count} {name}' for name, count in faults.items())}",
         f"growth    {growth(server)}",
-        f"latency   {latencies(tally.small_ms)}",
+        f"latency   {latencies(tally, server)}",
         ", ".join(f"{outcome} {tally.total(outcome)}" for outcome in FAILURES),
     ]
     return "\n".join([*lines, *tally.details])
