@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -342,6 +343,7 @@ async def test_an_abort_keeps_the_status_of_the_answer():
         "none",
         (("x", "y"),),
     )
+    assert call.status() == status_pb2.Status(code=5, message="none")
 
 
 def test_time_runs_out_and_does_not_become_negative():
