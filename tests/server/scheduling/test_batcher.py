@@ -11,7 +11,7 @@ from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
 
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Samples
-from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
+from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Lane, Watchdog
 from farpoint_server.scheduling.queue import Job, JobQueue
@@ -275,27 +275,6 @@ async def test_small_work_does_not_pass_what_waits(clock):
     assert (engine.inline, batcher.waiting_requests) == ([], 2)
     for task in tasks:
         task.cancel()
-
-
-def slow() -> CostModel:
-    """A million points, estimated at 15 ms, have taken 0.2 s."""
-    costs = CostModel()
-    for _ in range(5):
-        costs.observe([cloud(1_000_000)], 0.2 * SECOND_NS)
-    return costs
-
-
-async def test_a_deadline_is_refused_where_the_work_takes_twice_as_long_or_it_has_passed():
-    batcher = Batcher(GatedEngine(), 100, costs=slow())
-    with pytest.raises(DeadlineTooCloseError, match=r"in about 0.2 s"):
-        await batcher.run(cloud(1_000_000), 0.2 / 2.1)
-    waits = asyncio.create_task(batcher.run(cloud(1_000_000), 0.2 / 1.8))
-    await settle()
-    assert (batcher.waiting_requests, waits.done()) == (1, False)
-    waits.cancel()
-    with pytest.raises(DeadlinePassedError) as caught:
-        await batcher.run(cloud(1_000_000), 0)
-    assert not isinstance(caught.value, DeadlineTooCloseError)
 
 
 async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clock):

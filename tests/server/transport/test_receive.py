@@ -203,17 +203,3 @@ async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
     await asyncio.wait([b, c])
     assert served == ["c"]
     await asyncio.wait_for(turns.acquire("d"), 30)
-
-
-async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
-    turns = FairSemaphore(2)
-    for _ in range(3):
-        for caller in "ab":
-            await turns.acquire(caller)
-        third = asyncio.create_task(turns.acquire("c"))
-        await asyncio.sleep(0)
-        assert not third.done()
-        turns.release()
-        await asyncio.wait_for(third, 30)
-        turns.release()
-        turns.release()

@@ -1,11 +1,9 @@
 """Unix sockets: whose may be replaced, and servers that start at the same time."""
 
 import errno
-import fcntl
 import multiprocessing
 import os
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -95,16 +93,6 @@ def test_of_servers_that_start_together_one_has_the_address(path):
     for process in started:
         process.join(60)
     assert outcomes == ["Address already in use"] * 3 + ["bound"]
-
-
-def test_a_claim_locks_the_folder_and_leaves_no_descriptor(path):
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    with claim_unix(path), pytest.raises(BlockingIOError):
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(folder)
-    left = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
-    assert os.path.dirname(path) not in left
 
 
 def test_without_a_folder_the_bind_says_why(tmp_path):
