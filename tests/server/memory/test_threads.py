@@ -67,34 +67,6 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
     assert gate.readers == 0
 
 
-def test_batches_never_starve_under_trims_that_do_not_stop():
-    gate, stop = Gate(), threading.Event()
-    overlaps: list[int] = []
-
-    def trim() -> None:
-        while not stop.is_set():
-            with gate.exclusive() as entered:
-                if entered and gate.readers:
-                    overlaps.append(gate.readers)
-            stop.wait(0)
-
-    def batches() -> None:
-        for _ in range(50):
-            with gate.reading():
-                pass
-
-    with ThreadPoolExecutor(3) as threads:
-        trims = threads.submit(trim)
-        readers = [threads.submit(batches) for _ in range(2)]
-        try:
-            for reader in readers:
-                reader.result(30)
-        finally:
-            stop.set()
-        trims.result(30)
-    assert not overlaps
-
-
 @pytest.mark.parametrize("how", ["enter", "hold_shared"])
 def test_a_batch_that_does_not_wait_counts_until_it_leaves(how):
     gate = Gate()

@@ -212,10 +212,6 @@ def test_groups_hold_every_cloud_once_and_little_padding(lengths):
         assert len(group) == 1 or rows <= CALL_ROWS
 
 
-def test_equal_clouds_share_one_group():
-    assert [len(group) for group in groups(np.full(8, 1000))] == [8]
-
-
 def test_clouds_come_back_in_the_order_of_the_request(encoder):
     together = clouds(40, 5, 33, 90, 1)
     whole = run_encoder(encoder, together)
