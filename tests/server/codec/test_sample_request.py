@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.messages import array, tensor
 
@@ -280,6 +280,7 @@ def decode_or_error(sent: pb.SampleRequest) -> DecodedSampleRequest | InvalidReq
         return error
 
 
+@settings(deadline=None)
 @given(CHANGES)
 @example({"lengths": [1, 1]})
 def test_whatever_is_sent_is_either_work_or_named_as_wrong(changes):

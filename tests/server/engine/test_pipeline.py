@@ -167,6 +167,7 @@ def test_what_the_device_reports_later_reaches_the_one_who_waits():
     assert trip.gate.readers == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 1 << 22), st.just("back"), st.just("clear"))))
 def test_there_are_never_more_than_allowed_and_none_is_given_out_twice(steps):
     buffers = PinnedBufferPool(lambda _: bytearray(1), most=4)
