@@ -221,8 +221,3 @@ async def test_health_follows_the_server(get, health, path):
     assert await get(path) == (200, "SERVING\n")
     health["serving"] = False
     assert await get(path) == (503, "NOT_SERVING\n")
-
-
-@pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])
-async def test_there_is_nothing_else(get, path):
-    assert (await get(path))[0] == 404
