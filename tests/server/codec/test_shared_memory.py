@@ -105,7 +105,10 @@ def test_beyond_the_limit_of_all_regions_a_caller_has_to_wait(regions, made):
 @pytest.mark.parametrize(
     ("change", "field", "text"),
     [
-        *(({"region": name}, ".region", "whose connection is open") for name in (b"", b"x", bytes(16), bytes(1000))),
+        *(
+            ({"region": name}, ".region", "whose connection is open")
+            for name in (b"", b"x", bytes(16), bytes(1000))
+        ),
         *(
             ({"offset": offset}, ".offset", f"240 bytes within the {SIZE} of the region")
             for offset in (SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240)

@@ -17,7 +17,6 @@ from tests.support.memory.simulation import GIB, Simulation, one
 
 from farpoint_server import memory
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.oom import TooLarge
 
 
 def insist(gate: Gate, timeout_s: float) -> bool:
@@ -130,18 +129,6 @@ def interrupted(work: Callable[[], object], at: int, meanwhile: Callable[[], obj
     return True
 
 
-def test_no_refusal_is_lost_between_the_event_loop_and_the_thread_of_the_engine():
-    simulation = Simulation(total=GIB, bounded=True)
-    at = 0
-    while interrupted(lambda: check(simulation), at, lambda: check(simulation)):
-        at += 1
-    assert at > 10
-    simulation.allocator.others = GIB
-    simulation.clock.now += 1
-    simulation.run(one("refused by the engine", 200))
-    assert simulation.manager.snapshot.refused == 2 * at + 1 + 1
-
-
 def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
     lost = torch.AcceleratorError("CUDA error: unspecified launch failure")
     at, goes_on = 0, True
@@ -153,11 +140,6 @@ def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
         assert manager.snapshot.healthy is not goes_on
         at += 1
     assert at > 10
-
-
-def check(simulation: Simulation) -> None:
-    with pytest.raises(TooLarge):
-        simulation.manager.check(2 * GIB)
 
 
 def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():

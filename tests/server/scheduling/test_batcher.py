@@ -296,34 +296,6 @@ async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clo
     await batcher.stop()
 
 
-@pytest.mark.parametrize("how", ["refused", "left"])
-async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
-    engine, costs = GatedEngine(), CostModel()
-    batcher = Batcher(engine, 4_000_000, costs=costs, clock=clock)
-    if how == "refused":
-
-        async def refuse_one(batch):
-            await engine.gate.wait()
-            clock.s += 10
-            rows = [Samples(np.zeros(1, np.int32), None) for _ in batch.requests]
-            return [OverloadedError("too large", 1), *rows[1:]]
-
-        engine.run = refuse_one
-    tasks = [asyncio.create_task(batcher.run(cloud(1_000_000), None)) for _ in range(2)]
-    await settle()
-    batcher.start()
-    await settle()
-    if how == "left":
-        tasks[0].cancel()
-        await settle()
-        clock.s += 10
-    engine.gate.set()
-    await asyncio.wait(tasks)
-    assert tasks[1].result()
-    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
-    await batcher.stop()
-
-
 async def test_a_batcher_that_is_stopped_has_not_died_and_leaves_nothing_behind():
     batcher = Batcher(GatedEngine(GatedEngine()), 100)
     before = asyncio.all_tasks()

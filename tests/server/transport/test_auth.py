@@ -181,25 +181,6 @@ async def test_a_stream_whose_token_is_revoked_ends_and_no_other(watched, kind):
             await call
 
 
-async def test_a_stream_that_takes_its_end_slowly_is_cancelled_once(watched):
-    tokens, interceptor = watched
-    cancelled = []
-
-    async def slow(request, context):  # noqa: ARG001
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append("cancelled")
-            await polled(tokens)
-            raise
-
-    call = await begin(interceptor, slow)
-    await asyncio.sleep(0)
-    tokens.known.discard(CAMERA_TOKEN)
-    assert await revoked(*call)
-    assert cancelled == ["cancelled"]
-
-
 async def test_a_caller_has_the_name_of_its_token_and_the_answers_of_its_method(watched):
     async def generate(request, context):  # noqa: ARG001
         yield request_context.current().fields["caller"]
