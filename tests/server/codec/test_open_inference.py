@@ -188,7 +188,7 @@ def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, r
     assert parsed.points.array().tolist() == points.tolist()
 
 
-def test_a_model_says_what_it_takes_and_gives():
+def test_metadata_lists_inputs_and_outputs():
     described = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
     assert (described.name, list(described.versions), described.platform) == (
         "fps",

@@ -50,7 +50,7 @@ def message(points: tensor_pb2.Tensor, **fields) -> SampleMessage:
     return SampleMessage(request, None, request.ByteSize())
 
 
-def test_a_region_that_is_removed_is_found_no_more_but_stays_with_who_holds_it(regions, made):
+def test_a_removed_region_is_not_found_and_stays_mapped_while_it_is_held(regions, made):
     memory = made(SIZE)
     os.pwrite(memory, b"cloud", 0)
     name = regions.add(memory)

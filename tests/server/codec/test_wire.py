@@ -116,7 +116,7 @@ def whole(read: SampleMessage) -> pb.SampleRequest:
 
 
 @pytest.mark.usefixtures("split_everything")
-def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong():
+def test_damaged_requests_are_read_as_protobuf_reads_them():
     chance = random.Random(5)
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
     for i in range(FUZZ_INPUTS):
@@ -140,7 +140,7 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
 
 
 @pytest.mark.usefixtures("split_everything")
-def test_damaged_messages_of_streams_mean_what_protobuf_says():
+def test_damaged_messages_of_streams_are_read_as_protobuf_reads_them():
     chance = random.Random(6)
     seeds = [
         pb.SampleStreamRequest(request=message(20), mode=2).SerializeToString(),

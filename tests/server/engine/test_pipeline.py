@@ -152,7 +152,7 @@ def test_buffers_are_used_again_and_given_back_when_asked():
     trip.end()
 
 
-def test_what_the_device_reports_later_reaches_the_one_who_waits():
+def test_a_late_error_of_the_device_reaches_the_caller():
     trip = Trip(FakeDevice())
 
     def refuse(what: str) -> None:

@@ -88,18 +88,18 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
 
 
 def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
-    tended = Heap(malloc, malloc.anonymous)
+    heap = Heap(malloc, malloc.anonymous)
     malloc.free(30 * MIB)
-    before = tended.stats()
+    before = heap.stats()
     malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
-    tended.trim()
-    left = tended.stats()
+    heap.trim()
+    left = heap.stats()
     assert left.releasable == 20 * MIB
     policy = TrimPolicy(Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB))
     policy.trimmed(10, Reason.IDLE, before, left, ROOM)
     assert policy.decide(12, left, ROOM, waiting=0, last_work=0) is Reason.IDLE
-    tended.trim()
-    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+    heap.trim()
+    assert (malloc.cached, heap.stats().releasable) == (0, 0)
 
 
 def test_the_tighter_of_machine_and_control_group_counts(tmp_path):

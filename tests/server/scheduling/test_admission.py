@@ -28,7 +28,7 @@ def test_what_is_beyond_a_bound_is_refused_and_not_counted(points, size, message
 
 
 @pytest.mark.parametrize(("points", "size"), [(10, 1), (1, 1000)])
-def test_a_full_server_says_so_before_a_request_is_received(points, size):
+def test_a_full_server_refuses_before_a_request_is_received(points, size):
     admission = make()
     admission.check_headroom()
     with admission.reserve(points, size), pytest.raises(OverloadedError):
@@ -103,7 +103,7 @@ async def test_when_the_others_have_left_the_share_is_over():
     hold(admission, "a", 5, 1)
 
 
-async def test_who_was_refused_with_nothing_inside_gets_room_next():
+async def test_a_caller_refused_with_nothing_inside_gets_room_next():
     """Else the one who fills the server would take each place that it leaves."""
     now = [0.0]
     admission = make(caller_share=0.5, retry_ms=100, clock=lambda: now[0])

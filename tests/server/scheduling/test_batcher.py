@@ -156,7 +156,7 @@ async def test_only_the_bad_request_of_a_batch_fails(engine, submit, size, error
     assert await rows(await submit(30)) == [30]
 
 
-async def test_who_left_while_a_batch_failed_is_not_tried_again(engine, submit):
+async def test_a_caller_that_left_while_its_batch_failed_is_not_tried_again(engine, submit):
     bad, left, stayed = await submit(POISON, 10, 20)
     engine.before_failure = left.cancel
     engine.gate.set()

@@ -128,7 +128,7 @@ async def test_a_device_that_turns_out_slower_gets_less(devices):
     assert devices.given == [1, 1, 0]
 
 
-async def test_large_batches_of_a_gpu_say_nothing_of_one_request_alone():
+async def test_large_batches_of_a_gpu_do_not_change_the_prediction_of_one_request():
     costs = CostModel(attrgetter("gpu_cost_ns"))
     before = costs.predict_alone_ns(ONE)
     for _ in range(9):

@@ -173,7 +173,7 @@ async def test_a_job_of_hours_is_found_at_once(line):
     assert line.take().caller == "0"
 
 
-async def test_who_was_alone_owes_nothing_when_another_comes(line):
+async def test_a_caller_that_was_alone_owes_nothing(line):
     add_to(line, "a", *[1000 * QUANTUM_MS, QUANTUM_MS, QUANTUM_MS])
     line.take()
     add_to(line, "b", QUANTUM_MS, QUANTUM_MS)
@@ -194,7 +194,7 @@ def test_a_kind_that_takes_longer_is_predicted_to_and_no_other_kind():
     assert costs.predict_ns(Work(11, "encode a")) == 11 * MS
 
 
-def test_what_large_work_takes_longer_says_nothing_of_small_work():
+def test_large_work_teaches_nothing_about_small_work():
     costs = CostModel()
     costs.observe([Work(40)], 800 * MS)
     assert costs.predict_ns(Work(3)) == 3 * MS

@@ -125,7 +125,7 @@ def test_a_packet_has_one_file_descriptor(call, regions, made, count):
     assert len(os.listdir("/proc/self/fd")) <= before + 4
 
 
-def test_a_refusal_says_why_and_ends_the_connection(call, made):
+def test_a_refusal_has_its_reason_and_ends_the_connection(call, made):
     caller = call()
     error = caller.hand_over(made(SIZE, sealed=False)).error
     assert (error.code, "F_SEAL_SHRINK" in error.message) == (3, True)

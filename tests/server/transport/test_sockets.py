@@ -94,7 +94,7 @@ def test_of_servers_that_start_together_one_has_the_address(path):
     assert outcomes == ["Address already in use"] * 3 + ["bound"]
 
 
-def test_without_a_folder_the_bind_says_why(tmp_path):
+def test_a_missing_folder_is_left_to_bind(tmp_path):
     with claim_unix(str(tmp_path / "none" / "socket")):
         pass
 
