@@ -250,24 +250,24 @@ def record_dtype(fields: Sequence[PackedField], step: int, is_bigendian: bool) -
         InvalidArgumentError: a field is not within a record.
     """
     named: dict[str, PackedField] = {}
-    for i, field in enumerate(fields):
-        end = field.offset + np.dtype(field.dtype).itemsize * max(field.count, 1)
-        if field.offset < 0 or end > step:
+    for i, entry in enumerate(fields):
+        end = entry.offset + np.dtype(entry.dtype).itemsize * max(entry.count, 1)
+        if entry.offset < 0 or end > step:
             raise InvalidArgumentError(
                 f"the fields do not fit in a point of {step} bytes: "
-                f"{field.name} is in bytes {field.offset} to {end - 1}",
+                f"{entry.name} is in bytes {entry.offset} to {end - 1}",
                 field=f"packed_cloud.fields[{i}].offset",
             )
-        if field.name:
-            named.setdefault(field.name, field)
+        if entry.name:
+            named.setdefault(entry.name, entry)
     types = [
-        np.dtype(field.dtype).newbyteorder(">" if is_bigendian else "<") for field in named.values()
+        np.dtype(entry.dtype).newbyteorder(">" if is_bigendian else "<") for entry in named.values()
     ]
     counted = zip(types, named.values(), strict=True)
     layout = {
         "names": list(named),
         "formats": [(kind, (f.count,)) if f.count > 1 else kind for kind, f in counted],
-        "offsets": [field.offset for field in named.values()],
+        "offsets": [entry.offset for entry in named.values()],
         "itemsize": step,
     }
     return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
@@ -275,16 +275,16 @@ def record_dtype(fields: Sequence[PackedField], step: int, is_bigendian: bool) -
 
 def check_axes(fields: Sequence[PackedField]) -> None:
     """Raises InvalidArgumentError unless x, y and z are one number each."""
-    names = [field.name for field in fields]
+    names = [entry.name for entry in fields]
     if any(names.count(axis) != 1 for axis in AXES):
         raise InvalidArgumentError(
             f"the fields of a cloud must have x, y and z once each, got {', '.join(names)}",
             field="packed_cloud.fields",
         )
-    for i, field in enumerate(fields):
-        if field.name in AXES and (field.count > 1 or np.dtype(field.dtype).kind not in "fiu"):
+    for i, entry in enumerate(fields):
+        if entry.name in AXES and (entry.count > 1 or np.dtype(entry.dtype).kind not in "fiu"):
             raise InvalidArgumentError(
-                f"the field {field.name} must be one number per point, "
-                f"got {max(field.count, 1)} of {np.dtype(field.dtype)}",
+                f"the field {entry.name} must be one number per point, "
+                f"got {max(entry.count, 1)} of {np.dtype(entry.dtype)}",
                 field=f"packed_cloud.fields[{i}]",
             )

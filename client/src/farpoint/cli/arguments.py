@@ -1,5 +1,6 @@
 """Options of `farpoint sample`, `farpoint info` and `farpoint bench`, without their code."""
 
+# ruff: noqa: RUF009 - `_option` makes a field
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias

@@ -1,8 +1,8 @@
 """`farpoint info`, `health`, `models` and `load`.
 
-The messages of grpc.health.v1 Check are sent as StringValue and Int32Value, which have the same bytes:
-generated code would register grpc/health/v1/health.proto a second time in a process that also uses
-grpcio-health-checking, whose newer versions need protobuf 7.
+The messages of grpc.health.v1 Check are sent as StringValue and Int32Value, which have the same
+bytes: generated code would register grpc/health/v1/health.proto a second time in a process that
+also uses grpcio-health-checking, whose newer versions need protobuf 7.
 """
 
 import json
