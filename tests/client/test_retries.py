@@ -8,6 +8,7 @@ from concurrent import futures
 import grpc
 import numpy as np
 import pytest
+from tests.client.conftest import serving
 
 import farpoint
 from farpoint.v1 import admin_pb2 as pb
@@ -34,12 +35,9 @@ class AdminServer(admin_pb2_grpc.AdminServiceServicer):
 @pytest.fixture
 def admin():
     servicer = AdminServer()
-    grpc_server = grpc.server(futures.ThreadPoolExecutor(4))
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, grpc_server)
-    servicer.target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
-    grpc_server.start()
-    yield servicer
-    grpc_server.stop(None).wait()
+    with serving((admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer)) as target:
+        servicer.target = target
+        yield servicer
 
 
 def test_every_admin_method_is_tested():
