@@ -26,7 +26,8 @@ def parameters(function):
 
 def test_both_clients_have_the_same_methods_and_parameters():
     assert surface(farpoint.Client) == surface(farpoint.AsyncClient)
-    assert inspect.signature(farpoint.Client).parameters["timeout"].default == 60
+    defaults = {p.name: p.default for p in parameters(farpoint.Client)}
+    assert (defaults["timeout"], defaults["retry_budget"]) == (60, 50)
     for name in surface(farpoint.Client) | {"__init__"}:
         sync, twin = getattr(farpoint.Client, name), getattr(farpoint.AsyncClient, name)
         assert parameters(sync) == parameters(twin), name

@@ -33,20 +33,6 @@ def test_a_file_becomes_a_file_with_all_attributes(sample, client, tmp_path):
     assert list(written.attributes) == list(cloud.attributes)
 
 
-def test_many_files_go_to_a_folder(sample, tmp_path):
-    names = ["autzen-utm.pcd", "simple.las", "lamppost.pcd"]
-    folder = tmp_path / "new" / "folder"
-    result = sample(*map(cloud_file, names), "-m", 10, "-o", folder, "--json")
-    assert result.exit_code == 0, result.output
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [line["points"] for line in lines] == [1065, 1065, 1771]
-    for name, line in zip(names, lines, strict=True):
-        assert line["output"] == str(folder / name)
-        assert len(read_cloud(folder / name)) == line["samples"] == 10
-        assert line["covering_radius"] > 0
-        assert line["timings"]["server_ms"] == 1.0
-
-
 def test_json_lines_on_stdout(sample):
     result = sample(cloud_file("simple.las"), "-m", 3, "-o", "-")
     lines = [json.loads(line) for line in result.stdout.splitlines()]

@@ -66,7 +66,7 @@ CONTENTS = {
     "b.xyz": (b"1 2 3\n4 5 6 7\n", "point 1 has 4 columns, the first one 3"),
     "c.xyz": (b"1 2 3\n1_0 5 6\n", "no number: '1_0'"),
     "d.xyz": (b"\x001 2 3\n", "expected text in UTF-8"),
-    "a.bin": (bytes(40), "rows of 3 or 4 float32, .* rows of 5 .*nuScenes.*pcd.bin"),
+    "a.bin": (bytes(40), "rows of 4 float32, got 40 bytes: name the columns"),
     "b.bin": (b"", "0 points"),
     "a.ply": (b"ply\nformat ascii 1.0\nelement face 0\nend_header\n", "no element named vertex"),
     "b.ply": (b"solid", "b.ply"),
