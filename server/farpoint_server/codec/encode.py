@@ -1,6 +1,5 @@
 """EncodeRequest and EncodeResponse messages: parsed, validated, decoded; and serialized."""
 
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +9,7 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
 from farpoint_server.codec.dtypes import ATTRIBUTE_DTYPES
+from farpoint_server.codec.sample_response import timings_of
 from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
@@ -97,12 +97,7 @@ def serialize_encode_response(
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
     for stage in outcome.result:
         chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))
-    timings = sampling_pb2.Timings(
-        queue_ms=outcome.queue_ms,
-        compute_ms=outcome.compute_ms,
-        server_ms=(time.monotonic() - arrived) * 1e3,
-    )
-    chunks.append(Response(timings=timings).SerializeToString())
+    chunks.append(Response(timings=timings_of(arrived, outcome)).SerializeToString())
     return b"".join(chunks)
 
 

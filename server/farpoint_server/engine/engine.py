@@ -33,7 +33,6 @@ from farpoint_server.errors import (
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.policy import Options
 
 T = TypeVar("T")
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
@@ -175,7 +174,7 @@ class Engine:
     ) -> None:
         self.device = device
         self.background = background
-        self.memory = memory or manager_of(device, Options(), Gate())
+        self.memory = memory or manager_of(device, Gate())
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)

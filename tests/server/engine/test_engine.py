@@ -25,7 +25,7 @@ from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
-from farpoint_server.memory.policy import Options, Thresholds
+from farpoint_server.memory.policy import Thresholds
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -36,7 +36,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.gate = Gate()
-        self.memory = manager_of(CPU, Options(), self.gate)
+        self.memory = manager_of(CPU, self.gate)
         self.long = Engine(CPU, 1, self.memory, is_background=True)
         self.short = Engine(CPU, 1, self.memory, background=self.long)
 
@@ -56,7 +56,7 @@ def gate():
 
 @pytest.fixture
 async def engine(gate):
-    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
+    engine = Engine(CPU, 1, manager_of(CPU, gate), cores=2)
     await engine.start()
     yield engine
     engine.stop()
