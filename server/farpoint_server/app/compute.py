@@ -11,7 +11,7 @@ import torch
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import Engine, background_threads, can_lower_priority
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
@@ -152,8 +152,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            most = background_threads(threads, lowered=can_lower_priority())
-            background = Engine(device, most, memory, is_background=True, at_once=at_once)
+            background = Engine(device, threads, memory, is_background=True, at_once=at_once)
         engines.append(
             Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)
         )

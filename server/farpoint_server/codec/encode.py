@@ -13,6 +13,7 @@ from farpoint_server.codec.sample_response import timings_of
 from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
+    check_message_size,
     check_points,
     check_type,
     parse_tensor,
@@ -45,11 +46,7 @@ def parse_encode_request(
     request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
     """Validates everything except values."""
-    if size > limits.message_bytes:
-        larger = request.attributes.ByteSize() > request.points.ByteSize()
-        expected = f"a message of at most {limits.message_bytes} bytes"
-        field = "attributes.data" if larger else "points.data"
-        raise InvalidRequestError(field, expected, f"{size} bytes")
+    check_message_size(size, limits)
     check_points(request.points, limits)
     points = parse_tensor(request.points, "points")
     return ParsedEncodeRequest(

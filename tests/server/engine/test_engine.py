@@ -17,7 +17,7 @@ from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
 
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import NICENESS, Engine, EngineThread, background_threads
+from farpoint_server.engine.engine import NICENESS, Engine, EngineThread
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
@@ -274,13 +274,6 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert await pair.short.call(torch.get_num_threads) == 1
     assert await pair.long.call(start_thread) == lower
     assert inherited == [lower]
-
-
-@pytest.mark.parametrize(
-    ("lowered", "threads", "expected"), [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)]
-)
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
-    assert background_threads(threads, lowered=lowered) == expected
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):
