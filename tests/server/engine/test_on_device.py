@@ -13,7 +13,7 @@ from tests.support.scheduling import clouds_of, until
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.cuda import DeviceStream
-from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
+from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.errors import DeviceFailedError, OverloadedError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
@@ -64,17 +64,6 @@ def assert_same(got, expected) -> None:
         assert (a.distances is None) == (b.distances is None)
         if b.distances is not None:
             np.testing.assert_array_equal(a.distances, b.distances)
-
-
-async def test_answers_are_those_of_a_cpu_with_two_batches_at_a_time(on_device, on_cpu):
-    assert (on_cpu.depth, DEPTH) == (1, 2)
-    batches = [[clouds(30, 50), clouds(20, with_distances=True)] for _ in range(6)]
-    for seed in range(5):
-        engine = on_device(FakeDevice(seed)).engine
-        assert engine.depth == DEPTH
-        answers = await asyncio.gather(*(engine.run(SampleBatch(batch)) for batch in batches))
-        for batch, answer in zip(batches, answers, strict=True):
-            assert_same(answer, await on_cpu.run(SampleBatch(batch)))
 
 
 async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):

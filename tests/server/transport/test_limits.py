@@ -159,19 +159,6 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     await asyncio.wait_for(draining, 30)
 
 
-async def test_a_call_without_a_slot_is_not_in_flight():
-    in_flight, slots = InFlight(), CallSlots(1, 1, 1)
-    first, refused = CallContext(), CallContext()
-    OpenCall(first, in_flight, slots, None)
-    with pytest.raises(TooManyCallsError):
-        OpenCall(refused, in_flight, slots, None)
-    assert in_flight.calls == 1
-    refused.end()
-    first.end()
-    assert in_flight.calls == 0
-    OpenCall(CallContext(), in_flight, slots, None)
-
-
 @pytest.mark.parametrize(
     ("answer", "size"),
     [

@@ -67,17 +67,6 @@ def test_each_period_counts_by_itself():
     assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
 
 
-def test_a_period_ends_half_a_second_after_the_one_before():
-    machine = Machine()
-    machine.now = 0.499
-    assert machine.load.count() == ()
-    first = machine.calls(1, seconds=0.2)
-    machine.now += 0.499
-    ((_, packed),) = machine.load.count()
-    assert orca(packed) == first
-    assert machine.calls(1, seconds=0.002) != first
-
-
 @pytest.mark.parametrize(
     ("error", "errors"),
     [(None, 0), (OverloadedError("full", retry_ms=5), 2), (InvalidRequestError("m", "x", "y"), 0)],
