@@ -100,15 +100,6 @@ async def yield_twice(request, context):  # noqa: ARG001
     yield b"two"
 
 
-async def yield_and_fail(request, context):  # noqa: ARG001
-    if not isinstance(request, bytes):
-        # A client that still sends when the call ends would see an error of its own making.
-        async for _ in request:
-            pass
-    yield b"one"
-    raise OverloadedError("full", retry_ms=5)
-
-
 async def write_twice(request, context):  # noqa: ARG001
     await context.write(b"one")
     await context.write(b"two")
@@ -134,15 +125,6 @@ async def test_methods_that_stream_answers_are_guarded_too(in_flight, kind, answ
     assert [(line["event"], line["status"]) for line in log] == [("request", "OK")]
     # gRPC says that a call has ended after the client has seen it.
     await asyncio.wait_for(in_flight.drain(), 30)
-
-
-@pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
-async def test_an_error_after_the_first_answer_has_its_status(in_flight, kind):
-    async with serving(yield_and_fail, RequestInterceptor(in_flight), kind=kind) as channel:
-        call = getattr(channel, kind)(METHOD)(b"hello" if kind == "unary_stream" else one())
-        assert await call.read() == b"one"
-        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await call.details() == "full"
 
 
 async def one():
