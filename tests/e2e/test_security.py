@@ -132,8 +132,10 @@ def test_the_probe_port_is_plain_and_has_health_only(secured):
 
 
 def test_administration_is_on_its_own_port_with_its_own_scope(secured):
-    with secured.client(OPS) as client, pytest.raises(farpoint.UnimplementedError):
-        client.memory()
+    with secured.client(OPS) as client:
+        for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
+            with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen"):
+                call()
     with secured.http(secured.files, secured.files) as caller:
         assert caller.call_json(MEMORY, {}, **bearer(OPS)).status == 404
         assert caller.request("POST", UNLOAD, b"{}", **bearer(CAMERA)).status == 403
