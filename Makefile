@@ -77,7 +77,6 @@ bench: dev ext  ## Every benchmark that needs no GPU, against the peers that ins
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done
 	-DIST_EXTRA_CONFIG=$(CURDIR)/benchmarks/peers.cfg $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation torch-cluster
 	$(BIN)/python -m benchmarks.ops
-	$(BIN)/python -m benchmarks.ops.model
 	$(BIN)/python -m benchmarks.service.memory
 	$(BIN)/python -m benchmarks.service
 

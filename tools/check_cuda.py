@@ -1,7 +1,6 @@
 """Compiles every CUDA kernel for each architecture and checks its glue, without a GPU.
 
-Prints the registers and spills of each kernel, as the Markdown table that the page on performance
-holds, and fails when a farthest point sampling kernel spills or has anything in local memory.
+Fails when a farthest point sampling kernel spills or has anything else in local memory.
 """
 
 import re
@@ -10,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from native.compilers import find_nvcc
@@ -23,18 +21,6 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 JOBS = 2
 NVCC_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", f"-I{INCLUDE}")
 STACK = re.compile(r"(\d+) bytes stack frame")
-SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-REGISTERS = re.compile(r"Used (\d+) registers")
-
-
-@dataclass(frozen=True)
-class Kernel:
-    source: str
-    arch: str
-    name: str
-    registers: int
-    spilled_bytes: int
-    stack_bytes: int
 
 
 def is_fresh(output: Path, source: Path) -> bool:
@@ -61,15 +47,14 @@ def demangle(symbol: str) -> str:
     return re.sub(r"\(int\)", "", name).split("(")[0].strip()
 
 
-def kernels_in(log: str, source: str, arch: str) -> Iterator[Kernel]:
+def kernels_on_stack(log: str, source: Path) -> Iterator[str]:
+    """Names of the kernels that use local memory, which spills are a part of."""
     for block in log.split("Compiling entry function ")[1:]:
-        symbol = block.split("'")[1]
-        spills, registers = SPILLS.search(block), REGISTERS.search(block)
-        stack = STACK.search(block)
-        if not spills or not registers or not stack:
-            raise SystemExit(f"{source}: ptxas reported neither registers nor spills for {symbol}")
-        spilled = int(spills[1]) + int(spills[2])
-        yield Kernel(source, arch, demangle(symbol), int(registers[1]), spilled, int(stack[1]))
+        symbol, stack = block.split("'")[1], STACK.search(block)
+        if not stack:
+            raise SystemExit(f"{source}: ptxas reported no stack frame for {symbol}")
+        if int(stack[1]):
+            yield demangle(symbol)
 
 
 def object_of(source: Path) -> Path:
@@ -83,11 +68,12 @@ def target_of(source: Path, suffix: str) -> Path:
     return target
 
 
-def compile_kernels(nvcc: Path, source: Path, arch: str) -> list[Kernel]:
+def compile_kernels(nvcc: Path, source: Path, arch: str) -> list[str]:
+    """Names of the sampling kernels that use local memory."""
     cubin = target_of(source, f"{arch}.cubin")
     command = [str(nvcc), "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", str(cubin), str(source)]
     log = run(command, source, cubin.with_suffix(".log"))
-    return list(kernels_in(log, f"{object_of(source)}{source.suffix}", arch))
+    return list(kernels_on_stack(log, source)) if source.is_relative_to(SOURCES / "fps") else []
 
 
 def check_glue(source: Path) -> None:
@@ -109,18 +95,6 @@ def check_names() -> None:
         raise SystemExit(f"csrc/cuda: a .cu and a .cpp would build the same object: {twice}")
 
 
-def markdown(kernels: list[Kernel]) -> str:
-    """Registers per architecture, one line per kernel; spilled bytes in brackets."""
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for k in kernels:
-        spilled = f" ({k.spilled_bytes} spilled)" if k.spilled_bytes else ""
-        cells.setdefault((k.source, k.name), {})[k.arch] = f"{k.registers}{spilled}"
-    lines = [f"| source | kernel | {' | '.join(ARCHITECTURES)} |", "|---|---|---|---|---|"]
-    for (source, name), row in sorted(cells.items()):
-        lines.append(f"| `{source}` | `{name}` | {' | '.join(row[a] for a in ARCHITECTURES)} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     check_names()
     nvcc = find_nvcc()
@@ -131,10 +105,7 @@ def main() -> None:
     with ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(check_glue, sorted(SOURCES.rglob("*.cpp"))))
         reports = list(pool.map(lambda job: compile_kernels(nvcc, *job), jobs))
-    kernels = [kernel for report in reports for kernel in report]
-    print(markdown(kernels))
-    local = {k.name for k in kernels if k.stack_bytes and k.source.startswith("fps/")}
-    if local:
+    if local := {name for report in reports for name in report}:
         sys.exit(f"check_cuda: sampling kernels use local memory: {', '.join(sorted(local))}")
 
 

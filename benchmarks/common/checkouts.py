@@ -10,13 +10,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ops", "server", "client/src")
 
 
-def environment(checkout: Path) -> dict[str, str]:
-    """This process's environment, in which Python imports that checkout's published packages.
+def folders(checkout: Path) -> list[str]:
+    """Where Python finds that checkout's packages; clouds are this checkout's on both sides."""
+    return [*(str(checkout / package) for package in PACKAGES), str(ROOT / "training")]
 
-    Clouds are this checkout's on both sides.
-    """
-    folders = [*(checkout / package for package in PACKAGES), ROOT / "training"]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+
+def environment(checkout: Path) -> dict[str, str]:
+    """This process's environment, in which Python imports that checkout's packages."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders(checkout))}
 
 
 def parser(doc: str) -> argparse.ArgumentParser:

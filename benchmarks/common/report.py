@@ -90,9 +90,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
 
 
-def write(name: str, report: Row, folder: Path = RESULTS) -> Path:
+def write(name: str, report: Row) -> None:
     """Writes the report as `name`.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    return path
+    (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -1,8 +1,8 @@
-"""Benchmarks of the CUDA kernels: gather and scatter, sampling against other packages.
+"""Benchmarks of the CUDA kernels: gather, scatter and sampling.
 
-Warm, synchronized, medians of CUDA event times. Sampling is compared per step: a kernel that looks
-at every point in every step takes as long for each, so a slow one may be timed over fewer samples
-("samples" in the results). Writes benchmarks/results/cuda_<device>.json, section by section.
+Warm, synchronized, medians of CUDA event times. Sampling is timed per step: a kernel that looks at
+every point in every step takes as long for each, so a slow one may be timed over fewer samples
+("timed" in the results). Writes benchmarks/results/cuda_<device>.json, section by section.
 
     python -m benchmarks.cuda [section ...] [--seconds N]
 """
@@ -20,8 +20,8 @@ import torch
 import farpoint_ops
 from benchmarks.common.point_sets import cube, lidar
 from benchmarks.common.report import RESULTS, describe, shown
-from benchmarks.cuda import gather_scatter, peers
-from benchmarks.cuda.timing import Sampler, step_microseconds
+from benchmarks.cuda import gather_scatter
+from benchmarks.cuda.timing import step_microseconds
 
 Rows = Iterable[dict[str, Any]]
 # (points, samples), one cloud; those with a target first.
@@ -39,23 +39,9 @@ def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
     return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
 
 
-def step(name: str, sampler: Sampler, xyz: torch.Tensor, m: int, refusal: Any) -> dict[str, Any]:
-    """Empty where it refuses: a kernel this size, a peer more blocks than can be launched."""
-    try:
-        return {name: step_microseconds(sampler, xyz, m)}
-    except refusal as error:
-        print(f"{name}: left out, {error}")
-        return {}
-
-
-def sampling(name: str, xyz: torch.Tensor, m: int, others: dict[str, Sampler]) -> dict[str, Any]:
-    results = {"farpoint": step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)}
-    for peer, sampler in others.items():
-        results |= step(peer, sampler, xyz, m, RuntimeError)
-    ours = results["farpoint"]["us_per_step"]
-    ratios = {n: r["us_per_step"] / ours for n, r in results.items()}
+def sampling(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
     row = {"shape": name, "batch": xyz.size(0), "points": xyz.size(1), "samples": m}
-    return shown(row | {"results": results, "ratios": ratios})
+    return shown(row | {"timed": step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)})
 
 
 def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) -> Rows:
@@ -69,16 +55,14 @@ def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) ->
 
 
 def all_sampling(until: float) -> Rows:
-    others = peers.samplers()
-    return each_size(lambda name, xyz, m: sampling(name, xyz, m, others), until)
+    return each_size(sampling, until)
 
 
 def batches(until: float) -> Rows:
-    others = peers.samplers()
     for n, m in BATCHED:
         for b in BATCHES:
             if time.monotonic() < until:
-                yield sampling("lidar", clouds(lidar, n, b), m, others)
+                yield sampling("lidar", clouds(lidar, n, b), m)
 
 
 def methods(until: float) -> Rows:
@@ -88,7 +72,10 @@ def methods(until: float) -> Rows:
         found: dict[str, Any] = {}
         for method in METHODS:
             forced = partial(torch.ops.farpoint._cuda_fps, method=method)
-            found |= step(method, forced, xyz, m, ValueError)
+            try:
+                found[method] = step_microseconds(forced, xyz, m)
+            except ValueError as error:  # not a kernel for this size
+                print(f"{method}: left out, {error}")
         return shown({"shape": name, "points": xyz.size(1), "samples": m, "methods": found})
 
     return each_size(measure, until)

@@ -8,13 +8,12 @@ and after over before with the quartiles of the rounds' quotients.
 """
 
 import hashlib
-import json
+import multiprocessing
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -28,7 +27,9 @@ RADIUS = 0.5
 # Samples of a cloud, and queries of one.
 SHARE = 8
 
-Turn = Callable[[], float]
+SPAWN = multiprocessing.get_context("spawn")
+# Of a subprocess: the digest of each call's answer, and the call.
+CONTENDERS: dict[str, tuple[str, Contender]] = {}
 
 
 def calls(points: int) -> dict[str, Callable[[], Any]]:
@@ -57,75 +58,50 @@ def digest(result: Any) -> str:
     return hashlib.sha256(b"".join(t.numpy().tobytes() for t in tensors)).hexdigest()
 
 
-def work(sizes: Sequence[int]) -> None:
-    """The subprocess: prints the digest of each call, then the seconds of each name it reads."""
+def prepare(folders: Sequence[str], sizes: Sequence[int]) -> None:
+    """Makes the contenders of a subprocess that imports packages from these folders."""
+    sys.path[:0] = folders
     torch.set_num_threads(1)
-    found = {name: call for points in sizes for name, call in calls(points).items()}
-    print(json.dumps({name: digest(call()) for name, call in found.items()}), flush=True)
-    contenders = {name: Contender(call) for name, call in found.items()}
-    for line in sys.stdin:
-        print(contenders[line.strip()].turn(), flush=True)
+    for points in sizes:
+        for name, call in calls(points).items():
+            CONTENDERS[name] = digest(call()), Contender(call)
 
 
-class Worker:
-    """A subprocess that imports the packages of one checkout."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-        self.digests: dict[str, str] = json.loads(self._read())
-
-    def turn(self, name: str) -> float:
-        """Seconds of one call."""
-        assert self._process.stdin is not None
-        print(name, file=self._process.stdin, flush=True)
-        return float(self._read())
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a worker ended with {self._process.wait()}")
-        return line
+def digests() -> dict[str, str]:
+    return {name: bits for name, (bits, _) in CONTENDERS.items()}
 
 
-@contextmanager
-def worker(checkout: Path, sizes: Sequence[int]) -> Iterator[Worker]:
-    command = [sys.executable, "-m", "benchmarks.ops.compare", "--worker", *map(str, sizes)]
-    with subprocess.Popen(
-        command,
-        cwd=checkouts.ROOT,
-        env=checkouts.environment(checkout),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield Worker(process)
+def turn(name: str) -> float:
+    """Milliseconds of one call."""
+    return 1e3 * CONTENDERS[name][1].turn()
 
 
-def compare(before: Worker, after: Worker, name: str, rounds: int) -> str:
+def compare(before: Executor, after: Executor, name: str, rounds: int) -> str:
     """A row of the table."""
-    if before.digests[name] != after.digests[name]:
-        raise SystemExit(f"{name}: the two checkouts return different bits")
-    times: dict[Worker, list[float]] = {before: [], after: []}
+    times: dict[Executor, list[float]] = {before: [], after: []}
     for number in range(rounds):
         for side in (before, after) if number % 2 else (after, before):
-            times[side].append(1e3 * side.turn(name))
+            times[side].append(side.submit(turn, name).result())
     old, new = (f"{statistics.median(times[side]):.4g}" for side in (before, after))
     return f"| {name} | {old} | {new} | {checkouts.quotient(times[before], times[after])} |"
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--worker"]:
-        work([int(size) for size in sys.argv[2:]])
-        return
     options = checkouts.parser(__doc__)
     options.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     chosen = options.parse_args()
     with ExitStack() as stack:
-        sides = (chosen.before.resolve(), checkouts.ROOT)
-        before, after = (stack.enter_context(worker(side, chosen.sizes)) for side in sides)
+        before, after = (
+            stack.enter_context(
+                ProcessPoolExecutor(1, SPAWN, prepare, (checkouts.folders(side), chosen.sizes))
+            )
+            for side in (chosen.before.resolve(), checkouts.ROOT)
+        )
+        theirs, ours = (side.submit(digests).result() for side in (before, after))
         print("| call | ms before | ms after | a/b |\n|---|---|---|---|")
-        for name in after.digests:
+        for name, bits in ours.items():
+            if theirs[name] != bits:
+                raise SystemExit(f"{name}: the two checkouts return different bits")
             print(compare(before, after, name, chosen.rounds), flush=True)
 
 

@@ -1,6 +1,6 @@
 """Load benchmark of farpoint-server against bare gRPC and other model servers.
 
-    python -m benchmarks.service [--quick] [--peers none] [--results FOLDER]
+    python -m benchmarks.service [--quick] [--peers none]
 
 Prints a table and writes benchmarks/results/service.json. Two modes: echo, which carries
 a cloud and samples nothing, and sampling of 16 384 points.

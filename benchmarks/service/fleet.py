@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks.common.report import RESULTS, Row, describe, heading, shown, table, write
+from benchmarks.common.report import Row, describe, heading, shown, table, write
 from benchmarks.service.contenders import PROGRAMS, Peer, free_port
 from benchmarks.service.environments import FOLDER, PeerError, peer_versions, python_of
 from benchmarks.service.load import Contender, load, once
@@ -202,15 +202,14 @@ class Report:
         }
         print(heading(report["machine"]), *(f"Left out: {k}: {v}." for k, v in left_out.items()))
         print(table(COLUMNS, ([row.get(key, "") for key in COLUMNS] for row in self.rows)))
-        if folder := options.results or (None if options.quick else RESULTS):
-            write(name, report, folder)
+        if not options.quick:
+            write(name, report)
 
 
 def parse_options(doc: str) -> argparse.Namespace:
-    """--quick, --peers and --results; SIGTERM ends the servers too, which may be stopped then."""
+    """--quick and --peers; SIGTERM ends the servers too, which may be stopped then."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one short round of fewer cases")
     parser.add_argument("--peers", choices=("all", "none"), default="all")
-    parser.add_argument("--results", type=Path, help="default: benchmarks/results, not if --quick")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return parser.parse_args()

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import grpc
 import numpy as np
@@ -30,34 +31,63 @@ async def over_grpc(address: str, method: str) -> AsyncIterator[Call]:
         yield channel.unary_unary(method)
 
 
-@asynccontextmanager
-async def over_http(address: str, path: str) -> AsyncIterator[Call]:
-    """POST of octet streams, on as many HTTP/1.1 connections as there are calls at a time.
+class HttpPeer:
+    """An HTTP/1.1 connection that is opened again when it was lost.
 
     It asks less of a core than a whole HTTP client does, and so leaves the server more.
     """
-    host, port = address.split(":")
-    head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/octet-stream\r\n"
-    idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    def __init__(self) -> None:
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(
+        self, address: str, path: str, kind: str, body: bytes, request_id: str = ""
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer; raises OSError or EOFError if the connection is lost."""
+        if self._streams is None or self._streams[0].at_eof():
+            host, _, port = address.rpartition(":")
+            self._streams = await asyncio.open_connection(host, int(port), limit=HTTP_BUFFER)
+        reader, writer = self._streams
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+        head += f"X-Request-Id: {request_id}\r\nContent-Length: {len(body)}\r\n\r\n"
+        try:
+            writer.writelines((head.encode(), body))
+            status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            fields = (line.lower().partition(":") for line in lines)
+            headers = {name: value.strip() for name, _, value in fields}
+            answer = await reader.readexactly(int(headers["content-length"]))
+        except (OSError, EOFError):
+            self.close()
+            raise
+        if headers.get("connection") == "close":
+            self.close()
+        return int(status.split()[1]), answer
+
+    def close(self) -> None:
+        """Closes it; the next request opens another one."""
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
+
+
+@asynccontextmanager
+async def over_http(address: str, path: str) -> AsyncIterator[Call]:
+    """POST of octet streams, on as many connections as there are calls at a time."""
+    idle: list[HttpPeer] = []
 
     async def call(data: bytes) -> bytes:
-        if not idle:
-            idle.append(await asyncio.open_connection(host, int(port), limit=HTTP_BUFFER))
-        reader, writer = connection = idle.pop()
-        writer.writelines((f"{head}Content-Length: {len(data)}\r\n\r\n".encode(), data))
-        status, *fields = (await reader.readuntil(b"\r\n\r\n")).lower().splitlines()
-        length = next(f for f in fields if f.startswith(b"content-length:")).split(b":")[1]
-        body = await reader.readexactly(int(length))
-        if status.split()[1] != b"200":
-            raise RuntimeError(f"{status.decode()}: {body[:200].decode(errors='replace')}")
-        idle.append(connection)
+        peer = idle.pop() if idle else HttpPeer()
+        status, body = await peer.post(address, path, "application/octet-stream", data)
+        if status != HTTPStatus.OK:
+            raise RuntimeError(f"{status}: {body[:200].decode(errors='replace')}")
+        idle.append(peer)
         return body
 
     try:
         yield call
     finally:
-        for _, writer in idle:
-            writer.close()
+        for peer in idle:
+            peer.close()
 
 
 @dataclass(frozen=True)

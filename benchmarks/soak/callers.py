@@ -11,8 +11,8 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from benchmarks.service.load import HttpPeer
 from benchmarks.soak.cases import Cases, broken_cases
-from benchmarks.soak.http import HttpPeer
 from benchmarks.soak.samples import SampleCase
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally

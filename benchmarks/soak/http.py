@@ -1,6 +1,5 @@
 """Calls of a soak over HTTP: Sample by the Connect protocol, and the model `fps` over REST."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -51,37 +50,3 @@ def _rest_body(request: pb.SampleRequest) -> bytes:
         values("start", "INT64", np.array(request.start_indices)),
     ]
     return json.dumps({"inputs": inputs}).encode()
-
-
-class HttpPeer:
-    """A connection that is made anew when it was lost."""
-
-    def __init__(self) -> None:
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def post(self, address: str, path: str, kind: str, body: bytes, request_id: str) -> Any:
-        """Status and body of the answer; raises OSError or EOFError if the connection is lost."""
-        if self._streams is None or self._streams[0].at_eof():
-            host, _, port = address.rpartition(":")
-            self._streams = await asyncio.open_connection(host, int(port))
-        reader, writer = self._streams
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
-        head += f"X-Request-Id: {request_id}\r\nContent-Length: {len(body)}\r\n\r\n"
-        try:
-            writer.write(head.encode() + body)
-            status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-            fields = (line.lower().partition(":") for line in lines)
-            headers = {name: value.strip() for name, _, value in fields}
-            answer = await reader.readexactly(int(headers["content-length"]))
-        except (OSError, EOFError):
-            self.close()
-            raise
-        if headers.get("connection") == "close":
-            self.close()
-        return int(status.split()[1]), answer
-
-    def close(self) -> None:
-        """Closes it; the next request opens another one."""
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None

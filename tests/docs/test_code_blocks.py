@@ -67,6 +67,13 @@ def test_python_client(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -
     assert np.isfinite(sample.points).all()
 
 
+def test_readme_of_the_ops(server: RunningServer) -> None:
+    names = run_python("../ops/README.md", server)
+    assert names["samples"].shape == (8, 3, 1024)
+    assert names["offsets"][-1] == len(names["rows"])
+    assert names["indices"].shape == (8, 512)
+
+
 def test_ops(server: RunningServer) -> None:
     names = run_python("ops.md", server)
     assert names["rows"].shape == (128,)

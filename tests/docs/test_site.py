@@ -7,8 +7,14 @@ from importlib import import_module
 import pytest
 from tests.support.pages import ROOT
 from tests.support.servers.server_process import RunningServer
-from tools.docs import links
-from tools.docs.reference import PAGES, render_contract, render_metrics, render_settings
+from tools.docs.reference import (
+    HOSTED,
+    PAGES,
+    render_contract,
+    render_metrics,
+    render_settings,
+    rewrite,
+)
 
 from farpoint_server.config.settings import Settings
 
@@ -58,7 +64,7 @@ def test_every_page_of_docs_is_in_the_menu() -> None:
     ("source", "written", "wanted"),
     [
         ("README.md", "[a](docs/files.md#formats)", "[a](files.md#formats)"),
-        ("README.md", "[a](LICENSE)", f"[a]({links.HOSTED}LICENSE)"),
+        ("README.md", "[a](LICENSE)", f"[a]({HOSTED}LICENSE)"),
         ("docs/files.md", "[a](decisions/0001-x.md)", "[a](decisions/0001-x.md)"),
         ("docs/files.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/files.md", "[a](../proto/farpoint/v1)", "[a](reference/contract.md)"),
@@ -69,4 +75,4 @@ def test_every_page_of_docs_is_in_the_menu() -> None:
 def test_links_of_the_repository_become_links_of_the_site(
     source: str, written: str, wanted: str
 ) -> None:
-    assert links.rewrite(written, source) == wanted
+    assert rewrite(written, source) == wanted

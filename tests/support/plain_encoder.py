@@ -1,4 +1,4 @@
-"""The encoder's equations in plain torch, cloud by cloud: what it is tested and timed against.
+"""The encoder's equations in plain torch, cloud by cloud: what it is tested against.
 
 He, Ren, Tang, Zhang, Xue and Fu, "Density-preserving Deep Point Cloud Compression", CVPR 2022,
 section 3.2: all distances at once, `torch.unique` to count, indexing to gather, and farthest point
@@ -6,7 +6,6 @@ sampling anew in every stage. Written from the paper, on the weights of a `Densi
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -14,10 +13,6 @@ from torch import Tensor, nn
 
 from farpoint_models.encoder import DensityEncoder
 from farpoint_models.layers import DensityStage, GroupNorm, PointwiseMLP
-
-# (N, 3), m -> rows (m,); and (N, 3), (M, 3) -> distances (N, M).
-Sampler = Callable[[Tensor, int], Tensor]
-Distances = Callable[[Tensor, Tensor], Tensor]
 
 
 class PlainStage(NamedTuple):
@@ -47,12 +42,7 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 def encode(
-    encoder: DensityEncoder,
-    xyz: Tensor,
-    attributes: Tensor | None = None,
-    *,
-    sampler: Sampler = sample,
-    between: Distances = distances,
+    encoder: DensityEncoder, xyz: Tensor, attributes: Tensor | None = None
 ) -> list[PlainStage]:
     """Encode one cloud (N, 3), with attributes (A, N) if the model has any."""
     columns = torch.ones(1, len(xyz)) if attributes is None else _with_one(attributes)
@@ -62,14 +52,14 @@ def encode(
     for rate, module in zip(encoder.config.rates, encoder.stages, strict=True):
         m = math.ceil(round(len(xyz) * rate, 6))
         stage = cast("DensityStage", module)
-        picks = sampler(xyz, m)
-        gaps = between(xyz, xyz[picks])
+        picks = sample(xyz, m)
+        gaps = distances(xyz, xyz[picks])
         owner = gaps.argmin(1)
         present, sizes = torch.unique(owner, return_counts=True)
         collapsed = torch.zeros(m, dtype=torch.int64).index_put((present,), sizes)
         own = gaps.gather(1, owner[:, None])[:, 0]
         mean_distance = torch.zeros(m).index_add(0, owner, own) / collapsed.clamp(min=1)
-        rows = between(xyz[picks], xyz).topk(
+        rows = distances(xyz[picks], xyz).topk(
             min(encoder.config.neighbors, len(xyz)), largest=False
         )[1]
         members = owner[rows] == torch.arange(m)[:, None]

@@ -10,13 +10,14 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tools.docs import links  # noqa: E402
 from tools.docs.reference import (  # noqa: E402
     PAGES,
+    PLACES,
     render_api,
     render_contract,
     render_metrics,
     render_settings,
+    rewrite,
 )
 
 
@@ -32,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, content in generated.items():
         files.append(File.generated(config, place, content=content))
     for path in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        files.append(File.generated(config, links.PAGES[path], abs_src_path=str(ROOT / path)))
+        files.append(File.generated(config, PLACES[path], abs_src_path=str(ROOT / path)))
     return files
 
 
@@ -41,7 +42,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = page.file.abs_src_path
     if path is None:  # a generated page
         return markdown
-    return links.rewrite(markdown, str(Path(path).relative_to(ROOT)))
+    return rewrite(markdown, str(Path(path).relative_to(ROOT)))
 
 
 def _decisions() -> str:

@@ -140,7 +140,7 @@ def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
     return model_metadata("m", encoder.input_sizes(config), encoder.output_sizes(config))
 
 
-def test_an_encoder_says_what_it_takes_and_gives():
+def test_metadata_of_an_encoder_lists_inputs_and_outputs():
     described = metadata(COLORED)
     assert (described.name, list(described.versions)) == ("m", ["1"])
     assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [

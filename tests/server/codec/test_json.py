@@ -111,7 +111,7 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
 
 
-def test_what_json_cannot_say_is_to_be_asked_for_in_binary():
+def test_numbers_that_json_lacks_need_binary_data():
     request, _ = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
     for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):
         response = pb.ModelInferResponse(raw_output_contents=[data.tobytes()])

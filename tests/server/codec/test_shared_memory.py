@@ -50,15 +50,7 @@ def message(points: tensor_pb2.Tensor, **fields) -> SampleMessage:
     return SampleMessage(request, None, request.ByteSize())
 
 
-def test_what_the_owner_writes_is_found(regions, made):
-    memory = made(SIZE)
-    name = regions.add(memory)
-    os.pwrite(memory, b"cloud", 100)
-    assert regions.find(place(name, 100), 5, "points").tobytes() == b"cloud"
-    assert regions.size == SIZE
-
-
-def test_a_region_that_is_removed_is_found_no_more_but_stays_with_who_holds_it(regions, made):
+def test_a_removed_region_is_not_found_and_stays_mapped_while_it_is_held(regions, made):
     memory = made(SIZE)
     os.pwrite(memory, b"cloud", 0)
     name = regions.add(memory)
@@ -110,13 +102,31 @@ def test_beyond_the_limit_of_all_regions_a_caller_has_to_wait(regions, made):
     regions.add(made(2 * SIZE))
 
 
-@pytest.mark.parametrize("offset", [SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240])
-def test_a_range_beyond_its_region_is_refused(regions, made, offset):
-    name = regions.add(made(SIZE))
-    with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(message(tensor(name, offset)), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory.offset"
-    assert f"240 bytes within the {SIZE} of the region" in str(caught.value)
+@pytest.mark.parametrize(
+    ("change", "field", "text"),
+    [
+        *(
+            ({"region": name}, ".region", "whose connection is open")
+            for name in (b"", b"x", bytes(16), bytes(1000))
+        ),
+        *(
+            ({"offset": offset}, ".offset", f"240 bytes within the {SIZE} of the region")
+            for offset in (SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240)
+        ),
+        (CLOUD.tobytes(), "", "expected nothing but data"),
+        (None, "", "expected data itself in this call"),
+    ],
+)
+def test_what_is_not_within_a_region_of_the_caller_is_refused(regions, made, change, field, text):
+    points = tensor(regions.add(made(SIZE)), 0)
+    if isinstance(change, dict):
+        for name, value in change.items():
+            setattr(points.shared_memory, name, value)
+    elif change:
+        points.data = change
+    with pytest.raises(InvalidRequestError, match=text) as caught:
+        parse_sample_request(message(points), LIMITS, regions if change else None)
+    assert caught.value.field == f"points.shared_memory{field}"
 
 
 def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
@@ -124,27 +134,6 @@ def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
     with pytest.raises(InvalidRequestError) as caught:
         parse_sample_request(message(tensor(name, 0, np.empty((2000, 3)))), LIMITS, regions)
     assert caught.value.field == "points.shape"
-
-
-@pytest.mark.parametrize("name", [b"", b"x", bytes(16), bytes(1000)])
-def test_an_unknown_region_is_refused(regions, made, name):
-    regions.add(made(SIZE))
-    with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(message(tensor(name, 0)), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory.region"
-
-
-def test_data_and_a_range_are_one_too_many(regions, made):
-    both = tensor(regions.add(made(SIZE)), 0)
-    both.data = CLOUD.tobytes()
-    with pytest.raises(InvalidRequestError, match="expected nothing but data") as caught:
-        parse_sample_request(message(both), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory"
-
-
-def test_a_call_that_reads_no_shared_memory_says_so(regions, made):
-    with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
-        parse_sample_request(message(tensor(regions.add(made(SIZE)), 0)), LIMITS)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4096])

@@ -171,7 +171,7 @@ def test_settings_cannot_be_changed():
         Settings().device = "cpu"
 
 
-def test_the_default_model_is_loaded_unless_the_settings_say_otherwise(monkeypatch):
+def test_the_default_model_is_loaded_unless_set_otherwise(monkeypatch):
     assert parse([]).encoder == ("default",)
     assert parse(["--encoder", "none"]).encoder == ()
     assert parse(["--encoder", "a=/x", "--encoder", "default"]).encoder == ("a=/x", "default")

@@ -102,18 +102,6 @@ def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
 
 
-def test_a_missing_device_is_an_error_with_the_reason():
-    with pytest.raises(StartError, match="--device cuda:99: torch"):
-        devices.resolve("cuda:99")
-
-
-def test_auto_is_cuda_where_it_works_and_cpu_elsewhere():
-    has_cuda = torch.cuda.is_available()
-    assert devices.resolve("auto").type in (("cuda", "cpu") if has_cuda else ("cpu",))
-    assert str(devices.resolve("cpu")) == "cpu"
-    assert "cores" in devices.describe(torch.device("cpu"))
-
-
 @pytest.fixture
 def thread():
     thread = EngineThread("engine", lambda: None)
@@ -129,22 +117,6 @@ class Work:
 
     def fail(self) -> str:
         raise ValueError("failed")
-
-
-async def test_functions_run_in_order_on_one_thread_that_was_prepared_first():
-    ran = []
-    thread = EngineThread("engine", lambda: ran.append(threading.get_ident()))
-    names = await asyncio.gather(*(thread.call(threading.get_ident) for _ in range(3)))
-    assert set(names) == set(ran)
-    assert len(ran) == 1
-    thread.stop()
-
-
-async def test_what_a_function_raises_is_raised_to_its_caller_alone(thread):
-    failed, served = thread.call(Work().fail), thread.call(Work().done)
-    with pytest.raises(ValueError, match="failed"):
-        await failed
-    assert await served == "done"
 
 
 async def test_a_function_that_is_given_up_before_its_turn_does_not_run(thread):

@@ -182,19 +182,6 @@ def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, all
         budget.check(capacity * MIB + 1)
 
 
-def test_the_room_is_looked_at_again_when_it_is_a_second_old():
-    device, clock = device_of(others=100), Clock()
-    budget = budget_of(device, clock)
-    device.others = 500 * MIB
-    clock.now += 0.9
-    assert budget.headroom(Stats()).free == 900 * MIB
-    clock.now += 0.1
-    assert budget.headroom(Stats()).free == 500 * MIB
-    device.others = 600 * MIB
-    assert budget.headroom(Stats()).free == 500 * MIB
-    assert budget.headroom(Stats(), max_age_s=0).free == 400 * MIB
-
-
 @pytest.mark.parametrize(("reserved", "free"), [(80, 870), (20, 930), (2000, 0)])
 def test_between_looks_what_this_process_takes_and_gives_back_is_counted(reserved, free):
     budget = budget_of(device_of(others=50, allocated=50))

@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 
 def play(simulation: Simulation, steps: list) -> None:
-    """Plays a schedule; a second engine on the same gate tends in the middle of each batch."""
+    """Plays a schedule; a second engine on the same gate polls in the middle of each batch."""
     other = simulation.new_manager()
     simulation.meanwhile = lambda: other.poll(waiting=0)
     kept = []

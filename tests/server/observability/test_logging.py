@@ -78,7 +78,7 @@ def test_a_traceback_is_there_though_the_error_has_lost_its_own_by_then(lines, l
     assert "test_logging.py" in text
 
 
-def test_libraries_that_log_are_heard_too(lines):
+def test_lines_of_libraries_are_logged(lines):
     configure, read = lines
     configure(log_format="json")
     logging.getLogger("a.library").warning("%d things", 3)

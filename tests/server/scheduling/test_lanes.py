@@ -76,19 +76,6 @@ async def test_a_kind_that_turns_out_slow_is_long_from_then_on(lanes):
 
 
 @pytest.mark.parametrize("size", [SHORT, LONG])
-async def test_a_caller_who_leaves_takes_its_work_along(lanes, size):
-    running, waiting, stayed = await lanes.submit(size, size + 1, size + 2)
-    engine = lanes.long if size == LONG else lanes.short
-    waiting.cancel()
-    running.cancel()
-    await asyncio.wait([running, waiting])
-    assert engine.running.cancelled.tolist() == [1]
-    lanes.open()
-    assert await sizes_of([stayed]) == [size + 2]
-    assert engine.batches == [[size], [size + 2]]
-
-
-@pytest.mark.parametrize("size", [SHORT, LONG])
 async def test_a_deadline_ends_work_that_runs_and_work_that_waits(lanes, size):
     running, waiting = await lanes.submit(size, size, timeout_s=0.02)
     engine = lanes.long if size == LONG else lanes.short

@@ -70,6 +70,44 @@ def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_c
     assert caught.value.retry_ms == 9
 
 
+def test_a_token_has_its_share_of_the_slots_when_all_are_taken():
+    slots = CallSlots(total=6, per_caller=6, retry_ms=1)
+    enter(slots, "address", 6)
+    enter(slots, "token:a", 3)  # a half of six
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:a")
+    enter(slots, "token:b", 2)  # a third
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:b")
+
+
+def test_a_token_has_one_slot_where_callers_outnumber_slots():
+    slots = CallSlots(total=2, per_caller=2, retry_ms=1)
+    for caller in ("a", "b"):
+        enter(slots, caller)
+    for caller in ("token:a", "token:b", "token:c"):
+        enter(slots, caller)
+        with pytest.raises(TooManyCallsError):
+            enter(slots, caller)
+
+
+def test_a_caller_has_its_own_bound_and_a_slot_is_free_again_after_leave():
+    slots = CallSlots(total=9, per_caller=3, retry_ms=70)
+    enter(slots, "a", 3)
+    slots.leave("a")
+    enter(slots, "a")
+    with pytest.raises(TooManyCallsError, match="3 calls open of at most 3") as caught:
+        enter(slots, "a")
+    assert caught.value.retry_ms == 70
+    enter(slots, "b", 3)
+    enter(slots, "c", 3)
+    with pytest.raises(TooManyCallsError, match="all 9 calls"):
+        enter(slots, "d")
+    for _ in range(3):
+        slots.leave("a")
+    enter(slots, "d", 3)
+
+
 def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
     now = SimpleNamespace(s=0.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
@@ -166,17 +204,6 @@ def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
-
-
-async def test_a_response_counts_until_it_ends():
-    admission = Admission(1, 100, 1)
-    sending = Outgoing(admission)
-    responses = [sending.hold(CallContext(), size) for size in (70, 80)]
-    assert admission.bytes == 150  # bytes that are there are never refused
-    for response in responses:
-        sending.begin(response)
-        sending.end(response)
-    assert admission.bytes == 0
 
 
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):

@@ -104,24 +104,6 @@ async def test_a_message_that_takes_too_long_is_refused(clock):
     await are_all_free(turns, 1)
 
 
-async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(clock):
-    turns, senders = Receiver(2), [Sender() for _ in range(4)]
-    tasks = [start(turns, senders[0])]
-    await within_30_s(senders[0].begun.wait())
-    clock.s += 0.6 * TURN_S
-    tasks += [start(turns, sender) for sender in senders[1:]]
-    await within_30_s(senders[1].begun.wait())
-    for moment, begun in ((1.2, 3), (1.2, 3), (1.7, 4)):
-        clock.s = 100 + moment * TURN_S
-        turns.look()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert sum(sender.begun.is_set() for sender in senders) == begun
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-
 async def test_a_full_server_receives_nothing():
     sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
     pipeline = Pipeline(RequestLimits(1, 1, 1), admission, Receiver(1), None, [], None)
@@ -203,17 +185,3 @@ async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
     await asyncio.wait([b, c])
     assert served == ["c"]
     await asyncio.wait_for(turns.acquire("d"), 30)
-
-
-async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
-    turns = FairSemaphore(2)
-    for _ in range(3):
-        for caller in "ab":
-            await turns.acquire(caller)
-        third = asyncio.create_task(turns.acquire("c"))
-        await asyncio.sleep(0)
-        assert not third.done()
-        turns.release()
-        await asyncio.wait_for(third, 30)
-        turns.release()
-        turns.release()

@@ -41,11 +41,6 @@ def test_a_failure_keeps_the_content_and_is_logged_once(tmp_path):
     assert watched.get() == 22
 
 
-def test_the_first_failure_is_raised(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        ReloadedFiles([tmp_path / "none"], number(tmp_path / "none"))
-
-
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(s=50.0)

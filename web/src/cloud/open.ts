@@ -46,7 +46,7 @@ export function openFile(
   });
 }
 
-/** Reads the scan that `make demo` samples too, in whole centimeters: see tools/make_street.py. */
+/** Reads the scan that `make demo` samples too, as steps in centimeters and an intensity. */
 export async function openStreet(signal: AbortSignal): Promise<Cloud> {
   const answer = await fetch(street, { signal });
   if (!answer.ok || !answer.body)

@@ -326,33 +326,7 @@ def test_a_caller_is_the_same_one_as_over_grpc(client, peer, caller):
     assert request_context.address_of(peer) == caller
 
 
-async def test_the_message_comes_once():
-    call = context()
-    call.deserialize = bytes.upper
-    assert await call.read() == b"MESSAGE"
-    assert await call.read() is grpc.aio.EOF
-
-
-async def test_an_abort_keeps_the_status_of_the_answer():
-    call = context()
-    with pytest.raises(grpc.aio.AbortError):
-        await call.abort(grpc.StatusCode.NOT_FOUND, "none", (("x", "y"),))
-    assert (call.code(), call.message, call.trailers) == (
-        grpc.StatusCode.NOT_FOUND,
-        "none",
-        (("x", "y"),),
-    )
-
-
 def test_time_runs_out_and_does_not_become_negative():
     assert context().time_remaining() is None
     assert 0 < context(time.monotonic() + 100).time_remaining() <= 100
     assert context(time.monotonic() - 1).time_remaining() == 0
-
-
-def test_callbacks_are_called_once_at_the_end():
-    call, ended = context(), []
-    call.add_done_callback(ended.append)
-    call.close()
-    call.close()
-    assert ended == [call]
