@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import reference
 from tests.support.clouds import street_scan
 from tests.support.tensors import assert_same, random
 from torch import Tensor
 
-from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
 
 CPU = torch.device("cpu")
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

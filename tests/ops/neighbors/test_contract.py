@@ -4,10 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import reference
 from tests.support.tensors import assert_same, random
 from torch import Tensor
 
-from farpoint_ops import ball_query, count_points, knn, nearest_sample, reference
+from farpoint_ops import ball_query, count_points, knn, nearest_sample
 
 
 def queries_near(cloud: Tensor) -> Tensor:

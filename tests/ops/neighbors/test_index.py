@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from tests.support import reference
 from tests.support.clouds import street_scan, ten_scans
 from torch import Tensor
 
-from farpoint_ops import ball_query, farthest_point_sample, knn, nearest_sample, reference
+from farpoint_ops import ball_query, farthest_point_sample, knn, nearest_sample
 
 cpu_simd = torch.ops.farpoint._cpu_simd
 
