@@ -12,6 +12,7 @@ from farpoint_server.codec.dtypes import dtype_named
 from farpoint_server.codec.open_inference.exported import (
     decode_exported_request,
     parse_exported_request,
+    tensor_sizes,
 )
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
@@ -43,6 +44,15 @@ def request(**changes: object) -> pb.ModelInferRequest:
 def decode(made: pb.ModelInferRequest, manifest: Manifest = SEGMENTER) -> ModelInput:
     message = read_infer_message(made.SerializeToString())
     return decode_exported_request(parse_exported_request(message, manifest, LIMITS), manifest)
+
+
+def test_the_shape_of_a_tensor_begins_with_rows_where_it_has_some():
+    assert tensor_sizes(SEGMENTER.inputs + SEGMENTER.outputs[2:]) == {
+        "xyz": ("FP32", [-1, 3]),
+        "color": ("FP32", [-1, 2]),
+        "label": ("INT64", []),
+        "logits": ("FP32", [5]),
+    }
 
 
 @pytest.mark.parametrize(

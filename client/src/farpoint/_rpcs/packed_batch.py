@@ -11,8 +11,7 @@ from farpoint._connection.shared_memory import Lease
 from farpoint._tensors import check_payload, wire_type
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed import PackedCloud, as_packed
-from farpoint.packed.fields import check_axes
+from farpoint.packed import PackedCloud, as_packed, check_axes
 from farpoint.v1 import packed_cloud_pb2
 from farpoint.v1 import sampling_pb2 as pb
 

@@ -150,6 +150,17 @@ _OPTIONS: dict[Command, Options] = {
         **_COMMON,
     },
 }
+_FIELDS: dict[Command, list[tuple[type, str | None]]] = {
+    sample: [
+        (arguments.SampleArguments, None),
+        (arguments.PointArguments, "points"),
+        (arguments.OutputArguments, "output"),
+        (arguments.ReadArguments, "input"),
+        (arguments.WorkArguments, "work"),
+    ],
+    bench: [(arguments.BenchArguments, None)],
+    info: [(arguments.ReadArguments, "input")],
+}
 _COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
     for command in (sample, info, health, models, load, unload, memory, bench, export)
@@ -177,14 +188,10 @@ def main(words: Sequence[str]) -> int:
 def _run(name: str, words: list[str], outer: dict[str, Any]) -> int:
     command = _COMMANDS[name]
     parser = Parser(f"farpoint {name}", inspect.cleandoc(command.__doc__ or ""))
-    if command is sample:
-        arguments.add_options(parser)
-    elif command is bench:
-        parser.add_options(arguments.BenchArguments, arguments.BENCH)
-    else:
+    if command in _OPTIONS:
         parser.add_options(command, _OPTIONS[command])
-    if command is info:
-        arguments.add_read_options(parser)
+    for kind, title in _FIELDS.get(command, ()):
+        parser.add_fields(kind, title)
     parser.add_connection()
     parsed = vars(parser.parse_intermixed_args(words))
     values = {name: value for name, value in parsed.items() if str(value) != argparse.SUPPRESS}

@@ -1,14 +1,30 @@
 """Inputs and their outputs, checked before anything is sent."""
 
+import glob
+import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from farpoint.cli.sample.inputs import STDIN, Input, expand
 from farpoint.cli.sample.options import Options
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.files import check_target, naming
-from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name
+from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name, is_cloud_file
+
+STDIN = STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file to read.
+
+    Attributes:
+        location: a path or "-".
+        relative: where its output goes within a folder.
+    """
+
+    location: str
+    relative: PurePosixPath
 
 
 @dataclass(frozen=True)
@@ -17,7 +33,6 @@ class Task:
 
     Attributes:
         output: a path; None is JSON lines on stdout, or no more than indices or a picture.
-        to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
         label: the name of the files next to the output; None is the output's name.
@@ -25,7 +40,6 @@ class Task:
 
     source: Input
     output: str | None
-    to_stdout: bool = False
     picture: Path | None = None
     problem: str | None = None
     label: str | None = None
@@ -48,8 +62,8 @@ def plan_tasks(options: Options) -> list[Task]:
     """The files to read and to write."""
     _check(options)
     words, output = options.inputs, options.output
-    inputs = _without_outputs(expand(words, options.recursive), words, output)
-    if output == "-":
+    inputs = _without_outputs(_expand(words, options.recursive), words, output)
+    if output == STDOUT:
         return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
     if output is not None and not into_folder:
@@ -81,6 +95,31 @@ def _check(options: Options) -> None:
         )
 
 
+def _expand(words: list[str], recursive: bool) -> list[Input]:
+    """The distinct input files; those of a folder in order of name."""
+    found = [one for word in words for one in _expand_one(word, recursive)]
+    return list({one.location: one for one in found}.values()) if len(words) < len(found) else found
+
+
+def _expand_one(word: str, recursive: bool) -> list[Input]:
+    if word == STDIN:
+        return [Input(STDIN, PurePosixPath("stdin"))]
+    path = Path(word)
+    if path.is_dir() and not (path / "metadata.yaml").exists():  # no recording of ROS
+        pattern = "**/*" if recursive else "*"
+        inside = sorted(p for p in path.glob(pattern) if p.is_file() and is_cloud_file(p))
+        if not inside:
+            hint = "" if recursive else " (-r looks in its folders too)"
+            raise CloudFileError(f"no cloud files in this folder{hint}", path=path)
+        return [Input(str(p), PurePosixPath(p.relative_to(path).as_posix())) for p in inside]
+    if not path.exists() and glob.has_magic(word):
+        matches = sorted(filter(os.path.isfile, glob.glob(word, recursive=recursive)))
+        if not matches:
+            raise CloudFileError("no file matches this pattern", path=word)
+        return [Input(match, PurePosixPath(Path(match).name)) for match in matches]
+    return [Input(word, PurePosixPath(path.name))]
+
+
 def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
     """Leaves out files that an earlier run wrote into a subfolder of the inputs."""
     if output is None or not _is_folder(output):
@@ -102,7 +141,7 @@ def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
         raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
     if options.indices or options.as_json:
         raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
-    return Task(inputs[0], None, to_stdout=True, picture=options.picture)
+    return Task(inputs[0], None, picture=options.picture)
 
 
 def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:

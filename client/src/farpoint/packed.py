@@ -1,29 +1,57 @@
 """Packed clouds: records in memory, as `sensor_msgs/PointCloud2` of ROS and Foxglove have them.
 
-It is sent as it lies: the server finds the coordinates in it. A message of any library is taken if
-it has the attributes of theirs.
+Their bytes are sent as they are, and the server finds the coordinates in them. A message of any
+library is accepted if it has the attributes of such a message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from farpoint._dtypes import TYPES
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed.fields import (
-    AXES,
-    FoxgloveCloudLike,
-    PackedField,
-    PointCloud2Like,
-    check_axes,
-    foxglove_fields,
-    record_dtype,
-    ros_fields,
-)
 
-__all__ = ["PackedCloud", "PackedField", "as_packed"]
+AXES = ("x", "y", "z")
+_ROS = {kind.ros: kind.numpy for kind in TYPES if kind.ros}
+_FOXGLOVE = {kind.foxglove: kind.numpy for kind in TYPES if kind.foxglove}
+
+
+class PointCloud2Like(Protocol):
+    """Has the attributes of a `sensor_msgs/PointCloud2`."""
+
+    height: Any
+    width: Any
+    fields: Any
+    """Each with name, offset, datatype and count."""
+    is_bigendian: Any
+    point_step: Any
+    row_step: Any
+    data: Any
+
+
+class FoxgloveCloudLike(Protocol):
+    """Has the attributes of a `foxglove.PointCloud`."""
+
+    point_stride: Any
+    fields: Any
+    """Each with name, offset and type."""
+    data: Any
+
+
+@dataclass(frozen=True)
+class PackedField:
+    """Numbers of one type in each record."""
+
+    name: str
+    offset: int
+    """Bytes from the beginning of the record."""
+    dtype: DTypeLike
+    """Of any byte order: that of the cloud counts."""
+    count: int = 1
+    """Number of elements; 0 means 1."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,12 +88,15 @@ class PackedCloud:
         """
         height = int(message.height)
         return cls(
-            ros_fields(message),
+            [
+                PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, _ROS), int(f.count))
+                for f in message.fields
+            ],
             message.data,
             int(message.point_step),
             int(message.width),
             height,
-            # Where there is one row, some drivers write anything.
+            # For a single row some drivers write any number.
             int(message.row_step) if height > 1 else 0,
             bool(message.is_bigendian),
         )
@@ -83,7 +114,11 @@ class PackedCloud:
                 f"data must be whole points of point_stride {step}, got {len(data)} bytes",
                 field="packed_cloud.data",
             )
-        return cls(foxglove_fields(message), data, step, len(data) // step)
+        fields = [
+            PackedField(f.name, int(f.offset), _dtype(f.name, f.type, _FOXGLOVE))
+            for f in message.fields
+        ]
+        return cls(fields, data, step, len(data) // step)
 
     def __post_init__(self) -> None:
         row = self.width * self.point_step
@@ -197,3 +232,59 @@ def as_packed(value: object) -> PackedCloud | None:
     if hasattr(value, "point_step"):
         return PackedCloud.from_ros(value)  # type: ignore[arg-type]
     return PackedCloud.from_foxglove(value) if hasattr(value, "point_stride") else None
+
+
+def _dtype(name: str, code: Any, types: Mapping[int, str]) -> str:
+    if int(code) not in types:
+        raise InvalidArgumentError(
+            f"the field {name} has type {int(code)}, expected 1 to {max(types)}",
+            field="packed_cloud.fields",
+        )
+    return types[int(code)]
+
+
+def record_dtype(fields: Sequence[PackedField], step: int, is_bigendian: bool) -> np.dtype[Any]:
+    """One record: of several fields of a name the first, and none without a name.
+
+    Raises:
+        InvalidArgumentError: a field is not within a record.
+    """
+    named: dict[str, PackedField] = {}
+    for i, entry in enumerate(fields):
+        end = entry.offset + np.dtype(entry.dtype).itemsize * max(entry.count, 1)
+        if entry.offset < 0 or end > step:
+            raise InvalidArgumentError(
+                f"the fields do not fit in a point of {step} bytes: "
+                f"{entry.name} is in bytes {entry.offset} to {end - 1}",
+                field=f"packed_cloud.fields[{i}].offset",
+            )
+        if entry.name:
+            named.setdefault(entry.name, entry)
+    types = [
+        np.dtype(entry.dtype).newbyteorder(">" if is_bigendian else "<") for entry in named.values()
+    ]
+    counted = zip(types, named.values(), strict=True)
+    layout = {
+        "names": list(named),
+        "formats": [(kind, (f.count,)) if f.count > 1 else kind for kind, f in counted],
+        "offsets": [entry.offset for entry in named.values()],
+        "itemsize": step,
+    }
+    return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
+
+
+def check_axes(fields: Sequence[PackedField]) -> None:
+    """Raises InvalidArgumentError unless x, y and z are one number each."""
+    names = [entry.name for entry in fields]
+    if any(names.count(axis) != 1 for axis in AXES):
+        raise InvalidArgumentError(
+            f"the fields of a cloud must have x, y and z once each, got {', '.join(names)}",
+            field="packed_cloud.fields",
+        )
+    for i, entry in enumerate(fields):
+        if entry.name in AXES and (entry.count > 1 or np.dtype(entry.dtype).kind not in "fiu"):
+            raise InvalidArgumentError(
+                f"the field {entry.name} must be one number per point, "
+                f"got {max(entry.count, 1)} of {np.dtype(entry.dtype)}",
+                field=f"packed_cloud.fields[{i}]",
+            )
