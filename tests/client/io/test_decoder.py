@@ -36,7 +36,6 @@ def test_points_rows_and_files(decoder, tmp_path):
     assert opened.unit == "foot"
     rows = np.array([9, 2_100, 3])
     assert np.array_equal(decoder.take(rows).attributes["red"], cloud.attributes["red"][rows])
-    assert decoder.colors().shape == (2_200, 3)
     decoder.write(rows, [tmp_path / "a.laz", tmp_path / "a.indices.npy"])
     assert np.array_equal(read_cloud(tmp_path / "a.laz").points, cloud.points[rows])
     assert np.load(tmp_path / "a.indices.npy").tolist() == rows.tolist()

@@ -144,9 +144,9 @@ def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, err
 
 def test_m_and_start_are_checked(client):
     message = ros_message(columns_of(POINTS), height=3)
-    with pytest.raises(farpoint.InvalidArgumentError, match="1 to the 60 points of cloud 0"):
+    with pytest.raises(farpoint.InvalidArgumentError, match="m must be from 1 to 60 for"):
         client.sample(message, 61)
-    with pytest.raises(farpoint.InvalidArgumentError, match="a row from 0 to 59"):
+    with pytest.raises(farpoint.InvalidArgumentError, match="start must be from 0 to 59 "):
         client.sample(message, 1, start=60)
 
 

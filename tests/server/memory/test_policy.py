@@ -197,20 +197,6 @@ def test_a_batch_that_needs_both_cache_and_free_memory_trims_first(needed, begin
     assert device.trims == trims
 
 
-def test_the_device_is_looked_at_again_before_a_trim_and_after_it():
-    device = scarce()
-    budget = budget_of(device)
-    device.total += 400 * MIB  # others have left
-    assert budget.may_begin(600 * MIB, pytest.fail)
-    device = scarce()
-
-    def trim() -> None:
-        device.trim()
-        device.others = 350 * MIB  # they took what came back
-
-    assert not budget_of(device).may_begin(600 * MIB, trim)
-
-
 @pytest.mark.parametrize(
     ("limit", "sharers", "expected"), [(None, 1, None), (None, 3, None), (3, 1, 3), (3, 3, 1)]
 )
