@@ -1,6 +1,8 @@
 """Unix sockets: which may be replaced, and servers that start at the same time."""
 
 import errno
+import fcntl
+import os
 import socket
 from pathlib import Path
 
