@@ -17,7 +17,7 @@ from tests.support.memory.fake_allocator import MIB, FakeAllocator
 from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
 
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import NICENESS, Engine, EngineThread, background_threads
+from farpoint_server.engine.engine import NICENESS, Engine, EngineThread
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
@@ -25,7 +25,7 @@ from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeviceFailedError, OverloadedError, StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
-from farpoint_server.memory.policy import Options, Thresholds
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
 
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.gate = Gate()
-        self.memory = manager_of(CPU, Options(), self.gate)
+        self.memory = manager_of(CPU, self.gate)
         self.long = Engine(CPU, 1, self.memory, is_background=True)
         self.short = Engine(CPU, 1, self.memory, background=self.long)
 
@@ -57,7 +57,7 @@ def gate():
 
 @pytest.fixture
 async def engine(gate):
-    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
+    engine = Engine(CPU, 1, manager_of(CPU, gate), cores=2)
     await engine.start()
     yield engine
     engine.stop()
@@ -247,13 +247,6 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert await pair.short.call(torch.get_num_threads) == 1
     assert await pair.long.call(start_thread) == lower
     assert inherited == [lower]
-
-
-@pytest.mark.parametrize(
-    ("lowered", "threads", "expected"), [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)]
-)
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
-    assert background_threads(threads, lowered=lowered) == expected
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):

@@ -14,7 +14,6 @@ from farpoint_server.memory.policy import (
     CPU_THRESHOLDS,
     CUDA_THRESHOLDS,
     OomTracker,
-    Options,
     Thresholds,
     TrimPolicy,
 )
@@ -204,8 +203,9 @@ def test_a_batch_that_needs_both_cache_and_free_memory_trims_first(needed, begin
 def test_processes_that_share_a_cpu_divide_its_limit_and_refuse_nothing_without_one(
     limit, sharers, expected
 ):
-    options = Options(limit_bytes=limit and limit << 30, reserve_bytes=1 << 50)
-    manager = manager_of(torch.device("cpu"), options, Gate(), sharers=sharers)
+    limit_mib = limit and limit << 10
+    cpu = torch.device("cpu")
+    manager = manager_of(cpu, Gate(), limit_mib=limit_mib, reserve_mib=1 << 30, sharers=sharers)
     assert manager.snapshot.limit == (expected and expected << 30)
     assert manager.bounded == (limit is not None)
     if limit is None:
