@@ -188,6 +188,11 @@ def test_parameters_are_read():
     assert (disks.method, disks.covering_radius) == (None, 2)
 
 
+def test_one_sample_count_is_that_of_each_cloud():
+    decoded = decode_sample_request(parsed(lengths=[1, 3], sample_counts=[1]))
+    assert decoded.work.clouds.sample_counts.tolist() == [1, 1]
+
+
 def test_float64_is_not_shifted_for_a_method():
     points = np.array([[1e9, 0, 0], [1e9 + 0.25, 1, 2]])
     decoded = decode_sample_request(parsed(points=tensor(points), **by(GRID)))
