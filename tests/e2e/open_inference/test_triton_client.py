@@ -183,14 +183,6 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert text.startswith("parameters[file:1/model]: expected a path on the server")
 
 
-def test_an_administrator_at_the_public_port_learns_where_to_go(client):
-    for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
-        with pytest.raises(
-            farpoint.UnimplementedError, match="only at the addresses of --admin-listen"
-        ):
-            call()
-
-
 def test_what_is_not_there_says_so(stock):
     for call, name in (
         (stock.get_trace_settings, "TraceSetting"),
