@@ -242,7 +242,7 @@ HEALTHY, SICK = ({"event": "beat", "serving": serving} for serving in (True, Fal
     [
         ([], [ALIVE, SICK], 300, "process did not start in time"),
         ([WARM, READY], [], 3, "process does not answer"),
-        ([WARM, READY], [ALIVE], 60, "process does not answer"),
+        ([WARM, READY, HEALTHY], [ALIVE], 60, "process does not answer"),
         ([WARM, READY], [ALIVE, SICK], 30, "process is not healthy"),
         ([WARM], [ALIVE, SICK], 1000, None),  # it waits for the others
         ([WARM, READY], [ALIVE, HEALTHY], 1000, None),
