@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import torch
-
-from farpoint_ops.reference import fma
+from tests.support.reference import fma
 
 
 def rounded(exact: Fraction) -> np.float32:

@@ -25,7 +25,6 @@ PAGES = {
             "farpoint_ops.voxel_grid",
             "farpoint_ops.methods",
             "farpoint_ops.gather",
-            "farpoint_ops.interpolate",
             "farpoint_ops.neighbors",
             "farpoint_ops.arrays",
             "farpoint_ops.compat",

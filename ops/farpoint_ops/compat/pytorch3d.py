@@ -15,8 +15,6 @@ from torch.nn.functional import pad
 from farpoint_ops.compat._clouds import absolute_pairs, nearest_in, squared_pairs, within
 from farpoint_ops.fps import farthest_point_sample_ragged
 
-__all__ = ["ball_query", "knn_gather", "knn_points", "sample_farthest_points"]
-
 
 class _KNN(NamedTuple):
     dists: Tensor

@@ -153,9 +153,7 @@ class Settings(
         """Processes on this machine, where `auto` counts its cores."""
         if self.processes != "auto":
             return self.processes
-        affinity = getattr(os, "sched_getaffinity", None)
-        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-        return min(max(cores // CORES_EACH, 1), MAX_PROCESSES)
+        return min(max(len(os.sched_getaffinity(0)) // CORES_EACH, 1), MAX_PROCESSES)
 
     def unguarded(self) -> dict[str, list[str]] | None:
         """Addresses beyond this machine and the flags that would guard them; None if none is."""

@@ -382,11 +382,3 @@ def test_every_op_declares_itself_compilable() -> None:
     names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
     public = [n.removeprefix("farpoint::") for n in names if not n.startswith("farpoint::_")]
     assert all(torch.Tag.pt2_compliant_tag in getattr(ops, n).default.tags for n in public)
-
-
-def test_inference_mode(device: torch.device) -> None:
-    xyz = random(device, 1, 30, 3)
-    expected = farthest_point_sample(xyz, 5)
-    with torch.inference_mode():
-        assert torch.equal(farthest_point_sample(xyz, 5), expected)
-        assert gather_points(xyz.transpose(1, 2), expected).shape == (1, 3, 5)

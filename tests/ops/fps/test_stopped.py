@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from tests.support import reference
 from torch import Tensor
 
-from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
 
 ops = torch.ops.farpoint
 SIZES, COUNTS = [3000, 400_000, 20, 700], [50, 400_000, 20, 3]

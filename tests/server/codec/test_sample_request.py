@@ -13,7 +13,6 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import (
     ParsedSampleRequest,
     SampleMessage,
-    check_message_size,
     parse_sample_request,
 )
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
@@ -66,30 +65,11 @@ def attribute(name: str, *shape: int) -> tensor_pb2.Attribute:
     return tensor_pb2.Attribute(name=name, values=zeros(*shape))
 
 
-@pytest.mark.parametrize("arrived", [cut, whole])
-@pytest.mark.parametrize(
-    ("points", "attributes", "field"),
-    [
-        (90, [attribute("a", 90)], "points.data"),
-        (20, [attribute("a", 200)], "attributes[0].values.data"),
-        (20, [attribute("a", 20), attribute("b", 300)], "attributes[1].values.data"),
-        (50, [attribute("a", 140)], "points.data"),
-    ],
-)
-def test_the_largest_field_of_a_message_that_is_too_large_is_named(
-    arrived, points, attributes, field
-):
-    message = arrived(request(points, attributes=attributes))
-    with pytest.raises(InvalidRequestError, match="at most 1000 bytes") as caught:
-        check_message_size(message, LIMITS)
-    assert caught.value.field == field
-
-
 def test_a_message_may_have_as_many_bytes_as_the_limit():
     message = whole(request())
-    check_message_size(message, RequestLimits(message.size, 100, 5))
-    with pytest.raises(InvalidRequestError):
-        check_message_size(message, RequestLimits(message.size - 1, 100, 5))
+    parse_sample_request(message, RequestLimits(message.size, 100, 5))
+    with pytest.raises(InvalidRequestError, match="request: expected a message of at most"):
+        parse_sample_request(message, RequestLimits(message.size - 1, 100, 5))
 
 
 def test_a_size_of_zero_is_a_size():
@@ -206,6 +186,11 @@ def test_parameters_are_read():
     assert parsed(**batch, seeds=[7, 2**64 - 1]).method == RandomRows((7, 2**64 - 1))
     disks = parsed(**by(DISK, covering_radius=2))
     assert (disks.method, disks.covering_radius) == (None, 2)
+
+
+def test_one_sample_count_is_that_of_each_cloud():
+    decoded = decode_sample_request(parsed(lengths=[1, 3], sample_counts=[1]))
+    assert decoded.work.clouds.sample_counts.tolist() == [1, 1]
 
 
 def test_float64_is_not_shifted_for_a_method():

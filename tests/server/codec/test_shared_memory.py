@@ -99,7 +99,7 @@ def test_beyond_the_limit_of_all_regions_a_caller_has_to_wait(regions, made):
     with pytest.raises(OverloadedError, match=f"shares {3 * SIZE} bytes of at most {4 * SIZE}"):
         regions.add(made(2 * SIZE))
     regions.remove(name)
-    regions.add(made(2 * SIZE))
+    regions.add(made(4 * SIZE))
 
 
 @pytest.mark.parametrize(

@@ -207,20 +207,20 @@ NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 def test_what_is_chosen_is_one_variable():
     environ = {"PATH": "/bin"}
-    value = environment.settle(environ, expandable=False)
+    value = environment.settle(environ)
     assert environ == {"PATH": "/bin", NEW: value}
     options = environment.parse(value)
-    assert not environment.is_expandable(options)
+    assert not environment.is_expandable(environ)
     assert not options.keys() & environment.FORBIDDEN.keys()
 
 
 @pytest.mark.parametrize("name", [NEW, OLD])
 def test_the_operator_wins_under_either_name(name):
     environ = {name: "roundup_power2_divisions:[256:1,>:4], expandable_segments:True"}
-    options = environment.parse(environment.settle(environ, expandable=False))
+    options = environment.parse(environment.settle(environ))
     assert list(environ) == [NEW]
     assert options["roundup_power2_divisions"] == "[256:1,>:4]"
-    assert environment.is_expandable(options)
+    assert environment.is_expandable(environ)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_operator_wins_under_either_name(name):
 )
 def test_what_the_promise_cannot_stand_is_refused(environ, message):
     with pytest.raises(environment.AllocatorOptionError, match=message):
-        environment.settle(environ, expandable=False)
+        environment.settle(environ)
 
 
 def test_a_trim_in_flight_or_in_capture_is_an_error():

@@ -48,35 +48,12 @@ async def test_a_batch_lasts_as_long_as_its_bound_and_no_longer():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
 
 
-async def test_more_than_half_of_a_batch_runs_alone():
-    queue = JobQueue(100)
-    half, more, small = add(queue, job("", 1, 50), job("", 1, 51), job("", 1, 1))
-    assert [queue.take_batch(), queue.take_batch()] == [[half, small], [more]]
-
-
-async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
-    queue = JobQueue(100)
-    large, small = add(queue, job("", 1, 99), job("", 1, 1))
-    assert [queue.take_batch(), queue.take_batch()] == [[large], [small]]
-    queue = JobQueue(100)
-    large, small = add(queue, job("", 1, 99), job("", 1, 1))
-    large.accepted = small.accepted
-    assert [queue.take_batch(), queue.take_batch()] == [[small], [large]]
-
-
 async def test_a_job_whose_caller_left_takes_no_room_in_a_batch():
     queue = JobQueue(100)
     left, a, b = add(queue, job("", 1, 40), job("", 1, 50), job("", 1, 50))
     left.answer.cancel()
     assert queue.take_batch() == [a, b]
     assert (queue.count, queue.points) == (0, 0)
-
-
-async def test_all_are_taken_from_both_lines():
-    queue = JobQueue(100)
-    jobs = add(queue, job("a", 1, 3), job("b", 1, 4), alone("a", 1, 5))
-    assert queue.take_all() == jobs
-    assert (queue.count, queue.points, queue.take_all()) == (0, 0, [])
 
 
 async def test_ahead_of_a_job_is_its_callers_and_as_much_of_each_other():
@@ -150,15 +127,6 @@ async def test_a_caller_who_leaves_saves_nothing_up(line):
     assert take(line) == "ababa"
 
 
-async def test_a_discarded_job_costs_its_caller_nothing(line):
-    first, _ = add_to(line, "a", QUANTUM_MS, QUANTUM_MS)
-    add_to(line, "b", QUANTUM_MS)
-    line.discard(first)
-    line.discard(first)
-    assert (line.count, line.cost_ns) == (2, 2 * QUANTUM_NS)
-    assert take(line) == "ab"
-
-
 async def test_a_job_whose_caller_left_costs_nothing(line):
     dead, _ = add_to(line, "a", QUANTUM_MS, QUANTUM_MS)
     add_to(line, "b", QUANTUM_MS)
@@ -222,11 +190,3 @@ def test_two_milliseconds_teach_something_and_a_fifth_batch_makes_it_known():
     assert not costs.is_known(Work(2))
     costs.observe([Work(2)], 20 * MS)
     assert costs.is_known(Work(2))
-
-
-def test_the_time_of_a_batch_is_shared_out_by_the_estimates():
-    costs = CostModel()
-    costs.observe([Work(0), Work(3), Work(3), Work(30)], 72 * MS)
-    assert costs.predict_ns(Work(3)) == 6 * MS
-    assert costs.predict_ns(Work(30)) == 60 * MS
-    assert costs.predict_ns(Work(0)) == 0

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 import time
 from contextlib import suppress
 
@@ -79,21 +78,6 @@ def wait_until_empty(regions: Regions) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("the region is still there")
-
-
-def test_where_threads_have_run_out_one_caller_is_sent_away_and_the_next_is_served(
-    call, regions, made, monkeypatch
-):
-    def start(_: threading.Thread) -> None:
-        monkeypatch.undo()
-        raise RuntimeError("can't start new thread")
-
-    waiting = call()  # the listener's own thread runs by now
-    waiting.hand_over(made(SIZE))
-    monkeypatch.setattr(threading.Thread, "start", start)
-    assert call().ends()
-    assert call().hand_over(made(SIZE)).region
-    assert regions.size == 2 * SIZE
 
 
 def test_a_region_lives_as_long_as_its_connection(call, regions, made):

@@ -269,15 +269,6 @@ async def test_a_caller_that_leaves_cancels_the_call_and_gets_nothing(port):
     assert (await running, port.service.ended) == (None, ["wait"])
 
 
-async def test_a_body_that_never_ends_is_given_up_with_its_caller(port):
-    app, caller = port(), AsgiCaller(b"\x0a", whole=False)
-    running = asyncio.ensure_future(caller.run(app, CHECK, "POST", **PROTO))
-    while port.admission.bytes != 1:
-        await asyncio.sleep(0)
-    caller.left.set()
-    assert (await running, port.admission.bytes) == (None, 0)
-
-
 @pytest.mark.parametrize("more", [0, 1])
 async def test_an_answer_is_sent_in_pieces_of_which_the_last_one_ends_it(more):
     caller, size = AsgiCaller(), exchange_module.PIECE_BYTES
