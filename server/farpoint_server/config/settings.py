@@ -122,7 +122,7 @@ class Settings(
     @property
     def admin_over_http(self) -> bool:
         """Whether the admin service is on the HTTP port too."""
-        return self.http_listen is not None and self.http_listen in self.admin_listen
+        return self.http_listen in self.admin_listen
 
     @property
     def process_count(self) -> int:
