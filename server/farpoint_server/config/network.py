@@ -50,7 +50,7 @@ def _one_of(*forms: str) -> AfterValidator:
         if is_unix(address):
             fits = "unix:PATH" in forms and address != "unix:"
         else:
-            fits = "HOST:PORT" in forms and host and port.isdecimal() and int(port) <= 65535
+            fits = "HOST:PORT" in forms and host != "" and port.isdecimal() and int(port) <= 65535
         if not fits:
             raise ValueError(f"expected {' or '.join(forms)}, got {address!r}")
         return address
