@@ -87,8 +87,7 @@ def _settle_allocators(settings: Settings) -> dict[str, object]:
     malloc = host.detect()
     chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
-        expandable = settings.memory_expandable_segments == "on"
-        chosen["torch"] = environment.settle(os.environ, expandable=expandable)
+        chosen["torch"] = environment.settle(os.environ)
     return chosen
 
 

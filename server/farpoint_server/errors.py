@@ -1,22 +1,6 @@
 """Exceptions of the server, and the gRPC status of each.
 
-ServiceError                  answered to the caller with its text
-├── InvalidRequestError       the caller must change the request
-├── OverloadedError           the caller may try again later
-│   ├── CallerShareError      it holds its share, and others wait
-│   └── TooManyCallsError     the same: so many calls are open
-├── DeadlinePassedError       the caller no longer waits
-│   └── DeadlineTooCloseError it would not wait long enough; the work was not begun
-├── DrainingError             the caller should use another server
-├── EngineHungError           the same, until the engine is back
-├── DeviceFailedError         the same, until the server has restarted
-├── TooLargeError             the caller must change the request: it can never fit
-├── UnauthenticatedError      the caller must show a token that the server knows
-├── PermissionDeniedError     the caller's token is for something else
-├── UnsupportedError          this server does not do that, or not at this address
-└── NotFoundError             what the request names is not on this server
-StartError                    the server cannot start; printed without a traceback
-
+A ServiceError is answered to the caller with its text; a StartError is printed without a traceback.
 Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
 without its text.
 """

@@ -1,9 +1,11 @@
 """Start, health and end of a server process."""
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import grpc
@@ -14,15 +16,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
-from tests.support.servers.http_caller import HttpCaller
+from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import failed_start
 
 import farpoint
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.inference import open_inference_pb2_grpc
-from farpoint.v1 import sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
 
-METRICS = ("--http-listen", "127.0.0.1:0")
 SERVICE = "farpoint.v1.SamplingService"
 RANDOM = np.random.default_rng(11)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
@@ -43,43 +44,44 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
     assert draining["calls"] > 10, "the signal came too late to mean anything"
 
 
-def test_a_draining_server_says_so_everywhere_and_takes_nothing_new(start):
-    server = start("--drain-grace-s", "0", *METRICS, batch_s=2)
+def test_a_draining_server_says_so_everywhere_takes_nothing_new_and_finishes_its_work(start):
+    server = start("--drain-grace-s", "2", *HTTP, batch_s=4)
+    go_on, request = threading.Event(), sample_request(CLOUD, 20)
+    sensor = itertools.chain(
+        [sampling_pb2.SampleStreamRequest(request=request)], iter(go_on.wait, True)
+    )
     with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
-        assert http.call("GetServerInfo", b"").status == 200
         stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+        stock = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        accepted = stub.Sample.future(sample_request(CLOUD, 20))
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
+        assert stock.ServerReady(pb.ServerReadyRequest()).ready
+        accepted, stream = stub.Sample.future(request), stub.SampleStream(sensor)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 2 * len(CLOUD))
         server.signal(signal.SIGTERM)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.Sample(sample_request(CLOUD, 1))
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert caught.value.details() == "the server is shutting down"
-        assert http.call("GetServerInfo", b"").json["code"] == "unavailable"
-        assert len(accepted.result().indices.data) == 4 * 20
-    assert server.wait() == 0
-
-
-def test_probes_and_stock_clients_see_that_a_server_drains(start):
-    server = start(*METRICS, "--drain-grace-s", "60")
-    with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
-        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        assert inference.ServerReady(pb.ServerReadyRequest()).ready
-        server.signal(signal.SIGTERM)
-        server.wait_for(lambda line: line["event"] == "draining")
         assert http.request("GET", "/healthz").status == 503
-        assert not inference.ServerReady(pb.ServerReadyRequest()).ready
-        assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
-        assert inference.ServerLive(pb.ServerLiveRequest()).live
-    server.signal(signal.SIGTERM)
+        assert not stock.ServerReady(pb.ServerReadyRequest()).ready
+        assert not stock.ModelReady(pb.ModelReadyRequest(name="fps")).ready
+        assert stock.ServerLive(pb.ServerLiveRequest()).live
+        while (answer := http.call("GetServerInfo", b"")).status == 200:
+            pass  # in the time of grace
+        assert answer.json["code"] == "unavailable"
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Sample(request)
+        assert caught.value.details() == "the server is shutting down"
+        assert len(accepted.result().indices.data) == 4 * 20
+        assert next(stream).HasField("response")
+        with pytest.raises(grpc.RpcError) as caught:
+            next(stream)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        go_on.set()
+    assert server.wait() == 0
 
 
 @pytest.mark.parametrize("flags", [["--drain-timeout-s", "0.2"], []])
 def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
-    server = start(*flags, *METRICS, batch_s=20)
+    server = start(*flags, *HTTP, batch_s=20)
     with server.connected() as stub:
         call = stub.Sample.future(sample_request(CLOUD, 1))
         server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)

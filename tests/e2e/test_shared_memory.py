@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -36,15 +35,10 @@ class Sharing:
 
     def __init__(self, folder: Path) -> None:
         self.target, self.address = f"unix:{folder}/server", f"unix:{folder}/memory"
-        self.start()
-
-    def start(self) -> None:
-        flags = {
-            "--listen": self.target,
-            "--shared-memory-listen": self.address,
-            "--max-shared-memory-bytes": str(LIMIT),
-        }
-        self.server = RunningServer(*(word for flag in flags.items() for word in flag))
+        self.server = RunningServer(
+            *("--listen", self.target, "--shared-memory-listen", self.address),
+            *("--max-shared-memory-bytes", str(LIMIT)),
+        )
 
     def client(self, **options) -> farpoint.Client:
         return farpoint.Client(self.target, shared_memory=self.address, **options)
@@ -93,13 +87,9 @@ def test_samples_are_those_of_a_cloud_that_is_sent(sharing, client, inline, dtyp
     np.testing.assert_array_equal(shared.indices, sent.indices)
     np.testing.assert_array_equal(shared.distances, sent.distances)
     np.testing.assert_array_equal(shared.points, sent.points)
-
-
-def test_so_are_those_of_a_batch_that_grows(client, inline):
-    for count in (1, 2, 5):
-        clouds = [CLOUD[i : len(CLOUD) - 7 * i][:: 1 + i % 2] for i in range(count)]
-        for shared, sent in zip(client.sample(clouds, 9), inline.sample(clouds, 9), strict=True):
-            np.testing.assert_array_equal(shared.indices, sent.indices)
+    clouds = [cloud[7 * i :][:: 1 + i % 2] for i in range(3)]  # needs a larger region
+    for shared, sent in zip(client.sample(clouds, 9), inline.sample(clouds, 9), strict=True):
+        np.testing.assert_array_equal(shared.indices, sent.indices)
 
 
 def test_a_caller_that_is_killed_in_mid_call_leaves_nothing(sharing, client):
@@ -145,23 +135,3 @@ def test_a_stream_takes_ranges_and_other_calls_say_that_they_do_not(sharing, cli
                 call()
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "points.shared_memory" in caught.value.details()
-
-
-def test_a_server_that_is_killed_is_unavailable_and_its_successor_takes_over(sharing, client):
-    assert len(client.sample(CLOUD, 2)) == 2
-    sharing.server.process.kill()
-    sharing.server.wait()
-    with pytest.raises(farpoint.UnavailableError, match=sharing.address):
-        client.sample(CLOUD, 2)
-    sharing.start()
-    assert len(_until_available(client)) == 2
-
-
-def _until_available(client: farpoint.Client) -> farpoint.Sample:
-    """gRPC waits for a while before it connects again."""
-    give_up = time.monotonic() + 30
-    while time.monotonic() < give_up:
-        with suppress(farpoint.UnavailableError):
-            return client.sample(CLOUD, 2)
-        time.sleep(0.05)
-    raise AssertionError("the server did not come back")

@@ -107,26 +107,6 @@ def test_a_sensor_faster_than_the_server_gets_its_latest_cloud_answered(start):
     assert all(answer.HasField("response") for answer in answers)
 
 
-def test_a_draining_server_finishes_what_streams_have_begun(start):
-    server = start("--drain-grace-s", "0", "--http-listen", "127.0.0.1:0", batch_s=2)
-    go_on = threading.Event()
-
-    def sensor():
-        yield stream_request(SLOW, 5)
-        go_on.wait(20)
-
-    with server.connected() as stub:
-        answers = stub.SampleStream(sensor())
-        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == len(SLOW))
-        server.signal(15)
-        assert next(answers).HasField("response")
-        with pytest.raises(grpc.RpcError) as caught:
-            next(answers)
-        go_on.set()
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert server.wait() == 0
-
-
 def test_a_request_above_the_message_limit_is_sent_in_pieces(client, server):
     big = RANDOM.normal(size=(MESSAGE_BYTES // 6, 3))
     assert big.nbytes > 3 * MESSAGE_BYTES

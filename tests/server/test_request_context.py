@@ -36,14 +36,6 @@ async def test_requests_of_a_stream_have_fields_of_their_own():
     assert len(ended) == 2
 
 
-async def test_one_call_says_nothing_of_another():
-    async def other():
-        request_context.begin(lambda *_: None, "unix:", method="Other")
-
-    await asyncio.create_task(other())
-    assert "method" not in request_context.current().fields
-
-
 @pytest.mark.parametrize(
     ("peer", "address"),
     [
@@ -66,7 +58,3 @@ async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stre
     request_context.begin(lambda *_: None, "ipv4:10.1.2.3:5000", method="SampleStream")
     request_context.fork(request_index=0)
     assert request_context.caller.get() == "token:robot"
-
-
-async def test_outside_of_a_request_there_is_no_caller():
-    assert request_context.caller.get() == ""

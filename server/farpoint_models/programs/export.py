@@ -1,7 +1,7 @@
 """A served program from an nn.Module: exported, checked, saved, and compared with the module."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,11 +128,12 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
     inputs = tuple(sample_inputs(manifest, *TRACED))
     dynamic = tuple(
         {axis: Dim.DYNAMIC for axis, size in enumerate(spec.shape) if _varies(manifest, size)}
+        or None
         for spec in manifest.inputs
     )
     try:
         with torch.no_grad():
-            exported = torch.export.export(module, inputs, dynamic_shapes=_tree(dynamic))
+            exported = torch.export.export(module, inputs, dynamic_shapes=dynamic)
     except Exception as error:
         fixed = _FIXED.search(str(error))
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -146,11 +147,6 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
         if len(values) != len(specs):
             raise ProgramError(f"the module has {len(values)} {kind}, the manifest {len(specs)}")
     return exported
-
-
-def _tree(dynamic: Sequence[dict[int, Any]]) -> Any:
-    """Dynamic shapes for torch.export: None for a tensor of fixed shape."""
-    return tuple(axes or None for axes in dynamic)
 
 
 def _varies(manifest: Manifest, size: int | str) -> bool:
@@ -174,7 +170,7 @@ def _limits(exported: ExportedProgram, manifest: Manifest) -> dict[str, tuple[in
 
 
 def _name(target: Any) -> str:
-    """The manifest as JSON for the archive."""
+    """The name of a function that a graph calls, for `check_ops`."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
         return str(target) if "." in str(target) else f"higher_order.{target}"
     return f"{target.__module__}.{target.__name__}"

@@ -11,7 +11,7 @@ import torch
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import Engine, background_threads, can_lower_priority
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
@@ -49,7 +49,7 @@ class Compute:
         self._health = health
         self._hung: set[int] = set()
         self.allocator_settings = os.environ.get(environment.NAME, "")
-        self.engines = _make_engines(settings, slot, self.allocator_settings)
+        self.engines = _make_engines(settings, slot)
         self.devices = [engine.device for engine in self.engines]
         self.batchers = [
             self._make_batcher(index, settings, metrics) for index in range(len(self.engines))
@@ -124,7 +124,7 @@ class Compute:
             engine.stop()
 
 
-def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str) -> list[Engine]:
+def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     everything = devices.resolve_all(settings.device)
     gpus = [device for device in everything if device.type == "cuda"]
     own = slot.own_gpus(gpus)
@@ -133,13 +133,17 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
     threads = settings.cpu_threads or devices.cores_each(chosen, cores)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
-    gate, options = Gate(), settings.memory_options()
-    report = structlog.get_logger("farpoint.memory").info
-    managers = {}
+    gate, managers = Gate(), {}
     for device in dict.fromkeys(chosen):
-        sharers = slot.count if device.type == "cpu" else slot.sharers(device, gpus)
         managers[device] = manager_of(
-            device, options, gate, allocator_settings, report, sharers=sharers
+            device,
+            gate,
+            idle_s=settings.memory_idle_s,
+            limit_mib=settings.memory_limit_mib,
+            reserve_mib=settings.memory_reserve_mib,
+            enabled=settings.memory_policy == "on",
+            report=structlog.get_logger("farpoint.memory").info,
+            sharers=slot.count if device.type == "cpu" else slot.sharers(device, gpus),
         )
     # Unless the settings say how the cores are used.
     is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
@@ -148,8 +152,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
     for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            most = background_threads(threads, lowered=can_lower_priority())
-            background = Engine(device, most, memory, is_background=True, at_once=at_once)
+            background = Engine(device, threads, memory, is_background=True, at_once=at_once)
         engines.append(
             Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)
         )

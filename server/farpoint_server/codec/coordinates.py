@@ -82,8 +82,7 @@ def to_float32(
     """The clouds of a request in float32, finite or not, and the origin subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
-    shifted in float64 to the first finite point of each cloud before it is narrowed. The fields of
-    a packed cloud are copied once, and of bytes that are shared nothing else is read.
+    shifted in float64 to the first finite point of each cloud before it is narrowed.
 
     Returns:
         Points (P, 3), and origins (B, 3) for float64 or None.

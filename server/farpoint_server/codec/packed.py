@@ -138,7 +138,6 @@ def _point_type(axes: tuple[Axis, Axis, Axis]) -> DataType:
     return _FLOAT32 if fits else _FLOAT64
 
 
-_FLOAT64, _BFLOAT16 = tensor_pb2.DATA_TYPE_FLOAT64, tensor_pb2.DATA_TYPE_BFLOAT16
 # Integers up to here are exact in float64.
 _LARGEST_EXACT = 1 << 53
 
@@ -167,32 +166,20 @@ class PackedView(NamedTuple):
         return (self.layout.points, 3)
 
     def owned(self) -> "PackedView":
-        """The same with shared coordinates copied; other fields are not needed."""
+        """The same, not shared, so that it cannot change after the checks."""
         if not self.is_shared:
             return self
-        layout = self.layout
-        dtype = np.dtype([(name, axis.dtype) for name, axis in zip(AXES, layout.axes, strict=True)])
-        records = np.empty((layout.height, layout.width), dtype)
-        for name, column in zip(AXES, self._columns(widen=False), strict=True):
-            records[name] = column
-        ends = np.cumsum([axis.dtype.itemsize for axis in layout.axes]).tolist()
-        x, y, z = (
-            axis._replace(offset=end - axis.dtype.itemsize)
-            for axis, end in zip(layout.axes, ends, strict=True)
-        )
-        step = dtype.itemsize
-        moved = layout._replace(axes=(x, y, z), point_step=step, row_step=layout.width * step)
-        return PackedView(moved, records.reshape(-1).view(np.uint8).data)
+        return PackedView(self.layout, np.frombuffer(self.data, np.uint8).copy().data)
 
     def array(self) -> npt.NDArray[Any]:
         """The coordinates (P, 3) in float32, or float64 if necessary."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
-        for i, column in enumerate(self._columns()):
+        for i, (axis, column) in enumerate(self._columns()):
             if column.dtype.kind in "iu" and column.dtype.itemsize == 8:
                 _check_exact(column)
-            points[..., i] = _aligned(column)
+            points[..., i] = _aligned(widened(column, axis.data_type))
         return points.reshape(-1, 3)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
@@ -200,19 +187,19 @@ class PackedView(NamedTuple):
         data_type = self.layout.data_type
         places = np.divmod(rows, self.layout.width)
         taken = np.empty((len(rows), 3), ELEMENT_TYPES[data_type])
-        for i, column in enumerate(self._columns(widen=data_type != _BFLOAT16)):
-            taken[:, i] = column[places]
+        for i, (axis, column) in enumerate(self._columns()):
+            chosen = column[places]
+            taken[:, i] = chosen if axis.data_type == data_type else widened(chosen, axis.data_type)
         return tensor_chunks(
             data_type, taken.shape, taken.reshape(-1).view(np.uint8).data, checksum
         )
 
-    def _columns(self, widen: bool = True) -> Iterator[npt.NDArray[Any]]:
-        """x, y and z, each (height, width), read in place but for bfloat16 that is widened."""
+    def _columns(self) -> Iterator[tuple[Axis, npt.NDArray[Any]]]:
+        """x, y and z, each (height, width), read in place."""
         layout = self.layout
         shape, steps = (layout.height, layout.width), (layout.row_step, layout.point_step)
         for axis in layout.axes:
-            column: npt.NDArray[Any] = np.ndarray(shape, axis.dtype, self.data, axis.offset, steps)
-            yield widened(column, axis.data_type) if widen else column
+            yield axis, np.ndarray(shape, axis.dtype, self.data, axis.offset, steps)
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,6 +14,7 @@ from farpoint_server.codec.tensors import (
     MAX_NAME,
     RequestLimits,
     TensorView,
+    check_message_size,
     check_points,
     parse_head,
     parse_tensor,
@@ -104,26 +105,11 @@ def _split(raw: memoryview) -> tuple[bytes, memoryview]:
     return b"".join((around, length_delimited(number, [rest])[0], rest)), data
 
 
-def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
-    """Raises InvalidRequestError for a message above the limit; names its largest field."""
-    if message.size <= limits.message_bytes:
-        return
-    attributes = enumerate(message.request.attributes)
-    tensors = {f"attributes[{i}].values": a.values.ByteSize() for i, a in attributes}
-    # Only data of points is cut out of a message.
-    cut_out = message.size - message.request.ByteSize()
-    name = points_field(message.request)
-    tensors[name] = getattr(message.request, name).ByteSize() + cut_out
-    largest = max(tensors, key=lambda field: tensors[field])
-    expected = f"a message of at most {limits.message_bytes} bytes"
-    raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
-
-
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
     """Validates everything except coordinates."""
-    check_message_size(message, limits)
+    check_message_size(message.size, limits)
     request = message.request
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)

@@ -34,6 +34,13 @@ class RequestLimits:
     clouds: int
 
 
+def check_message_size(size: int, limits: RequestLimits) -> None:
+    """Raises InvalidRequestError for a message of more bytes than the limit."""
+    if size > limits.message_bytes:
+        expected = f"a message of at most {limits.message_bytes} bytes"
+        raise InvalidRequestError("request", expected, f"{size} bytes")
+
+
 def type_name(number: int) -> str:
     """Name of a DataType for an error; its number if the contract does not have it."""
     return _TYPE_NAMES.get(number, str(number))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode
 
-from farpoint_server.memory.policy import MIB, Options
+from farpoint_server.memory.policy import MIB
 
 
 class RequestSettings(BaseSettings):
@@ -187,18 +187,3 @@ class MemorySettings(BaseSettings):
         "2 on a CPU and 30 on a GPU. Raise it where the pauses between bursts are "
         "longer.",
     )
-    memory_expandable_segments: Literal["on", "off"] = Field(
-        "off",
-        description="Whether torch's segments grow page by page: less fragmentation with "
-        "clouds of very different sizes, slower trims.",
-    )
-
-    def memory_options(self) -> Options:
-        """These settings as options of the memory manager, in bytes."""
-        limit = self.memory_limit_mib
-        return Options(
-            idle_s=self.memory_idle_s,
-            limit_bytes=None if limit is None else limit * MIB,
-            reserve_bytes=self.memory_reserve_mib * MIB,
-            enabled=self.memory_policy == "on",
-        )

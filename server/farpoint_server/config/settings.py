@@ -146,16 +146,14 @@ class Settings(
     @property
     def admin_over_http(self) -> bool:
         """Whether the admin service is on the HTTP port too."""
-        return self.http_listen is not None and self.http_listen in self.admin_listen
+        return self.http_listen in self.admin_listen
 
     @property
     def process_count(self) -> int:
         """Processes on this machine, where `auto` counts its cores."""
         if self.processes != "auto":
             return self.processes
-        affinity = getattr(os, "sched_getaffinity", None)
-        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-        return min(max(cores // CORES_EACH, 1), MAX_PROCESSES)
+        return min(max(len(os.sched_getaffinity(0)) // CORES_EACH, 1), MAX_PROCESSES)
 
     def unguarded(self) -> dict[str, list[str]] | None:
         """Addresses beyond this machine and the flags that would guard them; None if none is."""

@@ -65,9 +65,7 @@ def describe_missing_code(device: torch.device) -> str:
 
 def available_cores() -> int:
     """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def cores_each(chosen: Sequence[torch.device], cores: int) -> int:

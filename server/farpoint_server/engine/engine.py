@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +32,6 @@ from farpoint_server.errors import (
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.policy import Options
 
 T = TypeVar("T")
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
@@ -175,7 +173,7 @@ class Engine:
     ) -> None:
         self.device = device
         self.background = background
-        self.memory = memory or manager_of(device, Options(), Gate())
+        self.memory = memory or manager_of(device, Gate())
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)
@@ -363,25 +361,14 @@ def inline_limit_ns(cores: int) -> int:
     return FEW_CORES_NS if cores <= FEW_CORES else MANY_CORES_NS
 
 
-def can_lower_priority() -> bool:
-    """Whether one thread can get a lower priority: niceness is per thread on Linux."""
-    return sys.platform == "linux"
-
-
-def lower_priority() -> None:
-    """Lowers the priority of the calling thread and of threads that it starts."""
-    if can_lower_priority():
+def prepare_thread(cpu_threads: int, is_background: bool) -> None:
+    """Sets up the calling thread for kernels, at a lower priority if `is_background`."""
+    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
+    torch.set_num_threads(cpu_threads)
+    if is_background:  # on Linux niceness is per thread
         thread = threading.get_native_id()
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(os.PRIO_PROCESS, thread, min(19, niceness + NICENESS))
-
-
-def prepare_thread(cpu_threads: int, is_background: bool) -> None:
-    """Sets up the calling thread for kernels, of long work if `is_background`."""
-    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
-    torch.set_num_threads(cpu_threads)
-    if is_background:
-        lower_priority()
 
 
 class SharedCores:
@@ -405,11 +392,3 @@ class SharedCores:
         finally:
             with self._lock:
                 self._batches -= 1
-
-
-def background_threads(cpu_threads: int, *, lowered: bool) -> int:
-    """Threads of long work on a CPU whose short work has `cpu_threads`.
-
-    All of them at a lowered priority; else half, so that cores are left for short work.
-    """
-    return cpu_threads if lowered else max(1, cpu_threads // 2)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from farpoint_server.engine.engine import Engine
-from farpoint_server.memory.trimmer import Report
+from farpoint_server.memory.manager import Report
 
 # Signals are read this often; a trim waits for its level's own time.
 POLL_S = 0.25

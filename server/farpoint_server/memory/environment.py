@@ -18,14 +18,13 @@ class AllocatorOptionError(ValueError):
     """The environment has an allocator option that the memory manager does not support."""
 
 
-def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
+def settle(environ: MutableMapping[str, str]) -> str:
     """Sets exactly one variable for the allocator and returns its value.
 
     What the operator has set wins over what is chosen here.
 
     Args:
         environ: Changed in place.
-        expandable: Whether segments grow page by page.
 
     Raises:
         AllocatorOptionError: two variables are set, or a forbidden option is.
@@ -36,7 +35,7 @@ def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
     options = parse("".join(given.values()))
     _check(options, next(iter(given), NAME))
     chosen = {
-        "expandable_segments": str(expandable),
+        "expandable_segments": "False",
         # Clouds differ a little in size; at most an eighth more memory makes their blocks alike.
         "roundup_power2_divisions": "8",
         "pinned_use_background_threads": "True",
@@ -52,9 +51,9 @@ def parse(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def is_expandable(options: Mapping[str, str]) -> bool:
-    """Whether these options make segments grow page by page."""
-    return options.get("expandable_segments", "").lower() == "true"
+def is_expandable(environ: Mapping[str, str]) -> bool:
+    """Whether the variable makes segments grow page by page."""
+    return parse(environ.get(NAME, "")).get("expandable_segments", "").lower() == "true"
 
 
 def _check(options: Mapping[str, str], name: str) -> None:

@@ -168,12 +168,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def resident_bytes() -> int:
-    """All resident bytes (RSS); 0 where /proc is missing."""
+    """All resident bytes (RSS)."""
     return _pages()[0] * os.sysconf("SC_PAGE_SIZE")
 
 
 def anonymous_bytes() -> int:
-    """Resident anonymous bytes: heap, stacks, arenas; 0 where /proc is missing."""
+    """Resident anonymous bytes: heap, stacks, arenas."""
     resident, shared = _pages()
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
@@ -181,8 +181,7 @@ def anonymous_bytes() -> int:
 def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headroom:
     """Available RAM, including reclaimable page cache.
 
-    The tighter of the machine and the cgroup (version 2) counts. Zeros, i.e. unknown, where the
-    system is not Linux.
+    The tighter of the machine and the cgroup (version 2) counts.
     """
     values = _table(meminfo)
     free, total = (values.get(f"Mem{name}:", 0) * 1024 for name in ("Available", "Total"))
@@ -199,10 +198,7 @@ def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headro
 
 def _pages() -> tuple[int, int]:
     """Resident pages of this process, and those of them that are shared."""
-    try:
-        _, resident, shared, *_ = _STATM.read_text().split()
-    except OSError:
-        return 0, 0
+    _, resident, shared, *_ = _STATM.read_text().split()
     return int(resident), int(shared)
 
 

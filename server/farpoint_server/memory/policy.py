@@ -1,4 +1,4 @@
-"""Options of the memory manager, and the policy of trims.
+"""The policy of trims.
 
 Reading this loads no torch.
 """
@@ -12,23 +12,6 @@ from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 MIB = 1 << 20
 # A device is unhealthy after so many batches out of memory in so many seconds.
 OOMS, OOMS_S = 3, 60.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """The operator's choices for one server.
-
-    Args:
-        idle_s: Seconds without work after which all cached memory goes back; None: by the device.
-        limit_bytes: Most bytes that the process may hold of a device; None: no limit of its own.
-        reserve_bytes: Bytes of a GPU that predictions leave free.
-        enabled: Whether the policy trims.
-    """
-
-    idle_s: float | None = None
-    limit_bytes: int | None = None
-    reserve_bytes: int = 512 * MIB
-    enabled: bool = True
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot, to_environment
 
 UNHEALTHY = "process is not healthy"
+# Beyond what a process gives itself to drain.
+PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -35,14 +37,13 @@ class Limits(NamedTuple):
     """Checks without one of its event loop."""
     sick: int = 30
     """Heartbeats of a process that is not healthy."""
-    patience_s: float = 10.0
-    """Beyond what a process gives itself to drain."""
     pause_s: float = 0.5
     """Before it is replaced."""
 
-    def drain_s(self, settings: Settings) -> float:
-        """Seconds after which a process that drains is killed."""
-        return settings.drain_grace_s + settings.drain_timeout_s + self.patience_s
+
+def drain_s(settings: Settings) -> float:
+    """Seconds after which a process that drains is killed."""
+    return settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
 
 
 class Child:
@@ -163,7 +164,7 @@ class Child:
         if reason == UNHEALTHY:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
-            await asyncio.sleep(self._limits.drain_s(settings))
+            await asyncio.sleep(drain_s(settings))
         self.signal(signal.SIGKILL)
 
 

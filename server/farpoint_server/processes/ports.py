@@ -36,12 +36,9 @@ class Ports:
 
     Raises:
         StartError: an address is in use, not ours, or not allowed.
-        StartError: this system does not share ports.
     """
 
     def __init__(self, settings: Settings) -> None:
-        if not hasattr(socket, "SO_REUSEPORT") or not hasattr(socket, "SO_INCOMING_CPU"):
-            raise StartError("--processes above 1 needs Linux")
         self._sockets: list[socket.socket] = []
         taken: dict[str, Any] = {}
         grpc = {a: self._take("--listen", a) for a in dict.fromkeys(settings.listen)}

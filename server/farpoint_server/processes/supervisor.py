@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child, Limits, on_end_signals
+from farpoint_server.processes.child import Child, Limits, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
@@ -68,7 +68,7 @@ class Supervisor:
         if not self._stopping.is_set():  # a bug ended one of them, and is raised below
             self._stop(signal.SIGTERM)
         beginning.cancel()
-        _, late = await asyncio.wait(keeping, timeout=self._limits.drain_s(self._settings))
+        _, late = await asyncio.wait(keeping, timeout=drain_s(self._settings))
         if late:
             self._stop(signal.SIGKILL)
         status = max(await asyncio.gather(*keeping))

@@ -103,8 +103,7 @@ class Replica:
         # Later than in a process of our own: Ray has started threads, which keep their arenas.
         host.detect().set_options(os.environ)
         if set(settings.device) != {"cpu"}:
-            expandable = settings.memory_expandable_segments == "on"
-            environment.settle(os.environ, expandable=expandable)
+            environment.settle(os.environ)
         logging.configure(settings)
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 

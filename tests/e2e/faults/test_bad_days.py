@@ -6,11 +6,8 @@ process left. The overload lasts two seconds; FARPOINT_OVERLOAD_S sets another t
 
 import os
 import random
-import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +21,6 @@ from tests.support.messages import array, sample_request
 from tests.support.servers.server_process import STUBBORN_POINTS
 
 import farpoint
-from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc
 
 # A call that has nothing to wait for may take this long on a machine that stalled; the work that
@@ -164,31 +160,6 @@ def test_many_large_requests_at_once_stay_within_bounds(start):
     assert resident_mb(server) - before <= 50  # the messages of five of the calls would be more
 
 
-def test_connections_that_send_half_a_message_or_nothing_hold_up_no_other(start):
-    server = start("--receive-turns", "2")
-    host, port = server.address.split(":")
-    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-    sockets = [socket.create_connection((host, int(port))) for _ in range(40)]
-    for i, opened in enumerate(sockets):
-        opened.sendall([b"", preface, b"GET / HTTP/1.1\r\n", os.urandom(64)][i % 4])
-    go_on = threading.Event()
-
-    def half():
-        head = sample_request(CLOUD, 5)
-        head.points.ClearField("data")
-        yield pb.SampleLargeRequest(request=head)
-        go_on.wait(20)
-
-    with server.connected() as stub:
-        slow = [stub.SampleLarge.future(half()) for _ in range(4)]
-        check(stub)
-        go_on.set()
-        for call in slow:
-            call.cancel()
-    for opened in sockets:
-        opened.close()
-
-
 def test_garbage_over_the_wire_is_invalid_and_nothing_else(channel, stub):
     chance = random.Random(9)
     seed = sample_request(CLOUD[:30], 5, lengths=[10, 20]).SerializeToString()
@@ -206,34 +177,6 @@ def test_garbage_over_the_wire_is_invalid_and_nothing_else(channel, stub):
             pending.clear()
     assert set(codes) == {"OK", "INVALID_ARGUMENT"}
     check(stub)
-
-
-def test_sigterm_under_load_answers_what_was_accepted(start):
-    server = start("--drain-grace-s", "0.2", batch_s=0.05)
-    codes: Counter = Counter()
-
-    def caller(_: int) -> None:
-        with farpoint.Client(server.address, timeout=60) as client:
-            try:
-                while True:
-                    assert client.sample(CLOUD, 20).indices.tolist() == EXPECTED
-                    codes["OK"] += 1
-            except farpoint.FarpointError as error:
-                codes[type(error).__name__] += 1
-
-    with ThreadPoolExecutor(8) as callers:
-        running = [callers.submit(caller, i) for i in range(8)]
-        give_up = time.monotonic() + 60
-        while codes["OK"] <= 8 and time.monotonic() < give_up:
-            time.sleep(0.1)
-        server.signal(signal.SIGTERM)
-        for task in running:
-            task.result()
-    assert server.wait() == 0
-    assert server.log[-1]["unanswered"] == 0
-    assert codes["OK"] > 8
-    # Who is refused at the very end may see the connection close first.
-    assert codes["UnavailableError"] + codes["CancelledError"] == 8
 
 
 def test_a_hung_engine_is_reported_and_recovers(start):

@@ -44,7 +44,7 @@ BAD = {
     ),
     "message over the limit": (
         change(points=LARGE),
-        "points.data",
+        "request",
         f"at most {MESSAGE_BYTES} bytes",
     ),
 }

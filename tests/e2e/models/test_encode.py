@@ -13,13 +13,10 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from safetensors.torch import save_file
 from tests.support.servers.server_process import RunningServer
-from torch import Tensor, nn
 
 import farpoint
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_models.checkpoint import FORMAT
-from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
-from farpoint_models.programs.export import export_program
 
 RANDOM = np.random.default_rng(41)
 CLOUD = RANDOM.random((1000, 3), np.float32)
@@ -151,55 +148,6 @@ def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder)
 
 def header(path: Path, config: str) -> None:
     save_file({"a": torch.zeros(1)}, path, {"format": FORMAT, "config": config})
-
-
-class OneStage(nn.Module):
-    """The stage of an encoder, as outputs one after the other."""
-
-    def __init__(self, encoder: DensityEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, points: Tensor, lengths: Tensor) -> list[Tensor | None]:
-        (stage,) = self.encoder(points, lengths=lengths)
-        return [stage.indices, stage.features, stage.counts, stage.lengths]
-
-
-def per_sample(name: str, dtype: str, *shape: int | str) -> TensorSpec:
-    return TensorSpec(name, Role.PER_SAMPLE, dtype, ("B", *shape), counts="kept")
-
-
-ONE_STAGE = Manifest(
-    Batching.PADDED,
-    (
-        TensorSpec("points", Role.POINTS, "float32", ("B", "N", 3)),
-        TensorSpec("lengths", Role.LENGTHS, "int64", ("B",)),
-    ),
-    (
-        per_sample("indices", "int32", "M"),
-        per_sample("features", "float32", 8, "M"),
-        per_sample("counts", "int32", "M"),
-        TensorSpec("kept", Role.COUNTS, "int64", ("B",)),
-    ),
-    {"N": (9, None)},
-)
-
-
-@pytest.mark.slow
-def test_the_exported_encoder_answers_as_encode(client, admin, folder):
-    encoder = write_encoder(folder / "one.safetensors", 6, rates=(0.25,))
-    export_program(OneStage(encoder), ONE_STAGE, folder / "one.pt2")
-    admin.load_model("one", str(folder / "one.safetensors"))
-    admin.load_model("program", str(folder / "one.pt2"), timeout=100)
-    clouds = [RANDOM.random((n, 3), np.float32) for n in (60, 77, 9)]
-    answers = client.infer("program", [{"points": cloud} for cloud in clouds])
-    for encoding, answer in zip(client.encode(clouds, model="one"), answers, strict=True):
-        (stage,) = encoding.stages
-        np.testing.assert_array_equal(answer["indices"], stage.indices)
-        np.testing.assert_array_equal(answer["counts"], stage.counts)
-        np.testing.assert_allclose(answer["features"], stage.features, rtol=1e-5, atol=1e-5)
-    for name in ("one", "program"):
-        admin.unload_model(name)
 
 
 @pytest.fixture(scope="module")

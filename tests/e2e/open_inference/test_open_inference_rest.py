@@ -9,7 +9,6 @@ from tests.support.servers.http_caller import HTTP, Answer, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
 SHIPPED = "density_small"
-TOKEN = "camera-cameracameracamera-secret"
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +63,6 @@ def test_many_numbers_are_answered_in_binary_alone(http):
         answer = http.request("POST", "/v2/models/fps/infer", text + cloud.tobytes(), **size)
         assert answer.status == status
         assert (status == 200) or "binary_data for more than 131072 numbers" in answer.json["error"]
-
-
-def test_tokens_hold_and_their_scopes(start, tmp_path):
-    (tmp_path / "tokens").write_text(f"camera sample {TOKEN}\n")
-    server = start(
-        *HTTP, "--tokens-file", str(tmp_path / "tokens"), "--admin-listen", "127.0.0.1:0"
-    )
-    with HttpCaller(server) as http:
-        known = {"authorization": f"Bearer {TOKEN}"}
-        assert http.request("GET", "/v2").status == 401
-        assert http.request("GET", "/v2", **known).status == 200
-        assert repository(http, "unload", **known).status == 403
 
 
 def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):

@@ -54,13 +54,6 @@ def test_port_0_is_one_port_for_all_and_each_address_keeps_its_role(tmp_path):
         bind(port_of(address))
 
 
-@pytest.mark.parametrize("name", ["SO_REUSEPORT", "SO_INCOMING_CPU"])
-def test_systems_that_share_no_ports_are_refused(monkeypatch, name):
-    monkeypatch.delattr(socket, name)
-    with pytest.raises(StartError, match="needs Linux"):
-        Ports(Settings(listen=[ANY]))
-
-
 def test_a_port_that_is_only_held_takes_no_connection():
     ports = Ports(Settings(listen=[ANY]))
     place = "127.0.0.1", port_of(ports.settings.listen[0])

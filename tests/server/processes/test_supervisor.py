@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, on_end_signals
+from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.supervisor import (
@@ -58,7 +58,7 @@ time.sleep(1000)
 
 
 # Seconds become hundredths. A stand-in on a busy machine may be late.
-HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, sick=3, patience_s=-4.5, pause_s=0.01)
+HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, sick=3, pause_s=0.01)
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ def run(tmp_path, monkeypatch):
     A process that has no more acts repeats the last one.
     """
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
+    monkeypatch.setattr("farpoint_server.processes.child.PATIENCE_S", 0)
 
     @asynccontextmanager
     async def starter(*acts: str, limits: Limits = HASTY):
@@ -76,7 +77,7 @@ def run(tmp_path, monkeypatch):
         merger = LogMerger(sys.stderr.fileno())
         ports = Ports(
             Settings(
-                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=5
+                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=0.5
             )
         )
         with capture_logs() as log:
@@ -166,7 +167,7 @@ async def test_a_process_that_does_not_drain_in_time_is_killed(run):
 
 def test_a_drain_has_the_time_of_the_settings_and_some_patience():
     settings = Settings(drain_grace_s=20, drain_timeout_s=300)
-    assert Limits().drain_s(settings) == 330
+    assert drain_s(settings) == 330
 
 
 @pytest.mark.parametrize(

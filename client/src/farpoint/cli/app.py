@@ -89,11 +89,7 @@ def health(
 
 
 def memory(
-    connection: Connection,
-    trim: bool = False,
-    snapshot: Path | None = None,
-    timeout: float = 10.0,
-    as_json: bool = False,
+    connection: Connection, trim: bool = False, timeout: float = 10.0, as_json: bool = False
 ) -> None:
     """Show how the memory of a server's devices is used."""
     from farpoint.cli import memory as view
@@ -101,10 +97,7 @@ def memory(
     with connection.connect(timeout) as client:
         if trim:
             view.trim(client)
-        if snapshot is not None:
-            view.save_snapshot(client, snapshot)
-        else:
-            view.show(client.memory(), as_json=as_json)
+        view.show(client.memory(), as_json=as_json)
 
 
 def bench(connection: Connection, **values: Any) -> None:
@@ -141,14 +134,7 @@ _OPTIONS: dict[Command, Options] = {
     unload: {"name": ("NAME", "Name of the model."), "timeout": _TIMEOUT},
     info: {"file": ("FILE", "Cloud file; without one, the server."), **_COMMON},
     health: {"service": ("--service NAME", "Full name of a service (all)."), **_COMMON},
-    memory: {
-        "trim": ("--trim", "First make the server return cached memory."),
-        "snapshot": (
-            "--snapshot FILE",
-            "Save torch's memory snapshot, for https://pytorch.org/memory_viz.",
-        ),
-        **_COMMON,
-    },
+    memory: {"trim": ("--trim", "First make the server return cached memory."), **_COMMON},
 }
 _FIELDS: dict[Command, list[tuple[type, str | None]]] = {
     sample: [

@@ -102,9 +102,7 @@ class WorkArguments:
 class SampleArguments(WorkArguments, ReadArguments, OutputArguments, PointArguments):
     """The parsed command line of `farpoint sample`."""
 
-    inputs: list[str] = _option(
-        "IN...", "Cloud files, folders, quoted patterns, or - for standard input.", MISSING
-    )
+    inputs: list[str] = _option("IN...", "Cloud files, folders, or - for standard input.", MISSING)
 
 
 @dataclass(frozen=True)

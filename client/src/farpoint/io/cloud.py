@@ -1,6 +1,6 @@
 """`Cloud`: coordinates and attributes read from a file, whose rows can be written back."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -48,25 +48,6 @@ class Cloud:
         """The rows as a new cloud, without the content of the file."""
         chosen = {name: values[rows] for name, values in self.attributes.items()}
         return Cloud(self.points[rows], chosen, crs=self.crs, unit=self.unit)
-
-
-class LazyColumns(Mapping[str, Array]):
-    """Arrays by name, computed on each access."""
-
-    def __init__(self, names: list[str], compute: Callable[[str], Array]) -> None:
-        self._names = names
-        self._compute = compute
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._compute(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from farpoint.errors import CloudFileError
 from farpoint.io import read_with, write_subset
 from farpoint.io.budget import limit_process
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.files import naming
-from farpoint.io.records import colors_of
 
 _START_SECONDS = 60.0
 # A message of a pipe has a length of 31 bits, and is copied.
@@ -98,11 +96,6 @@ class Decoder:
         """Rows of the open file."""
         cloud: Cloud = self._ask("take", rows)["cloud"]
         return cloud
-
-    def colors(self) -> Array | None:
-        """Colors (N, 3) uint8 of the open file; None if it has none."""
-        colors: Array | None = self._ask("colors")["points"]
-        return colors
 
     def write(self, rows: Rows, paths: list[Path]) -> tuple[str, ...]:
         """Writes rows of the open file; returns notes about what was left out."""
@@ -199,11 +192,6 @@ class Worker:
     def take(self, rows: Rows) -> None:
         """The rows as a cloud."""
         self._answer({"cloud": self._open().take(rows)})
-
-    def colors(self) -> None:
-        """Colors (N, 3) uint8, if the file has them."""
-        with naming(self._path):
-            self._answer({}, colors_of(self._open().attributes))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes those rows to each path; answers with notes about what was left out."""

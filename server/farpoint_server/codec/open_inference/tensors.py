@@ -170,9 +170,8 @@ def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[s
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
     tensor = message.request.inputs[index]
-    is_typed = index in message.typed or tensor.contents.ByteSize() > 0
     if message.raw:
-        if is_typed:
+        if tensor.contents.ByteSize():
             raise InvalidRequestError(
                 f"{field}.contents", "none with raw_input_contents", "elements"
             )

@@ -70,6 +70,8 @@ class PinnedBuffer:
 class PinnedBufferPool:
     """A bounded pool of buffers of power-of-two sizes; not thread-safe.
 
+    torch caches pinned memory too, but aborts the process if some is freed after the device failed.
+
     Args:
         pinned: Makes one of a size in bytes.
         most: How many there may be, in use and idle together.

@@ -1,7 +1,5 @@
 """Inputs and their outputs, checked before anything is sent."""
 
-import glob
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -112,11 +110,6 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
             hint = "" if recursive else " (-r looks in its folders too)"
             raise CloudFileError(f"no cloud files in this folder{hint}", path=path)
         return [Input(str(p), PurePosixPath(p.relative_to(path).as_posix())) for p in inside]
-    if not path.exists() and glob.has_magic(word):
-        matches = sorted(filter(os.path.isfile, glob.glob(word, recursive=recursive)))
-        if not matches:
-            raise CloudFileError("no file matches this pattern", path=word)
-        return [Input(match, PurePosixPath(Path(match).name)) for match in matches]
     return [Input(word, PurePosixPath(path.name))]
 
 

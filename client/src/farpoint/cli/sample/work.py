@@ -61,7 +61,7 @@ def sample_file(
         if task.output is not None or options.indices:
             notes = _write(decoder, task, choice, options)
         if task.picture is not None:
-            _draw(decoder, opened, choice, task.picture)
+            _draw(opened, choice, task.picture)
     render = _as_json if options.as_json else _as_text
     return "" if options.output == STDOUT else render(task, opened, choice, opened.notes + notes)
 
@@ -183,17 +183,14 @@ def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tu
     return decoder.write(choice.rows, [Path(name) for name in wanted])
 
 
-def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
+def _draw(opened: Opened, choice: Choice, path: Path) -> None:
     from farpoint.picture import before_after  # matplotlib, of an extra
 
     finite = np.isfinite(opened.points).all(axis=1)
-    colors = decoder.colors()
     before_after(
         path,
         opened.points[finite],
         opened.points[choice.rows],
-        colors=None if colors is None else colors[finite],
-        sample_colors=None if colors is None else colors[choice.rows],
         radius=choice.radius,
         unit=opened.unit,
     )
