@@ -74,6 +74,8 @@ def test_a_name_that_is_not_known_is_left_out_unless_it_is_the_last():
     [
         (["a:1", "dns:///b:1"], "'dns:///b:1'"),
         ("a:1,b c", "'a:1,b c'"),
+        ("a b", "'a b'"),
+        ("a:65536", "'a:65536'"),
         ("a:1,b:65536", "'a:1,b:65536'"),
         ("http://a:1", "'http://a:1'"),
         ("https://a:1", "'https://a:1'"),
