@@ -142,6 +142,10 @@ def grid(**fields) -> dict:
         ({"attributes": [attribute("", 4)]}, "attributes[0].name"),
         ({"attributes": [attribute("a", 5)]}, "attributes[0].values.shape"),
         ({"attributes": [attribute("a")]}, "attributes[0].values.shape"),
+        ({"attributes": [attribute("a" * 256, 4)]}, None),
+        ({"attributes": [attribute("a" * 257, 4)]}, "attributes[0].name"),
+        ({"attributes": [attribute(str(i), 4) for i in range(256)]}, None),
+        ({"attributes": [attribute(str(i), 4) for i in range(257)]}, "attributes"),
         (by(FARTHEST, voxel_grid=UNIT), "voxel_grid"),
         (by(FARTHEST, seeds=[0]), "seeds"),
         (by(DISK, seeds=[0]), "seeds"),
@@ -164,11 +168,12 @@ def grid(**fields) -> dict:
     ],
 )
 def test_numbers_at_their_bounds(fields, field):
+    limits = RequestLimits(1 << 20, 100, 5)
     if field is None:
-        parse_sample_request(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), limits)
         return
     with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), limits)
     assert caught.value.field == field
 
 
@@ -186,6 +191,11 @@ def test_parameters_are_read():
     assert parsed(**batch, seeds=[7, 2**64 - 1]).method == RandomRows((7, 2**64 - 1))
     disks = parsed(**by(DISK, covering_radius=2))
     assert (disks.method, disks.covering_radius) == (None, 2)
+
+
+def test_one_sample_count_is_that_of_each_cloud():
+    decoded = decode_sample_request(parsed(lengths=[1, 3], sample_counts=[1]))
+    assert decoded.work.clouds.sample_counts.tolist() == [1, 1]
 
 
 def test_float64_is_not_shifted_for_a_method():

@@ -80,7 +80,7 @@ def test_no_schedule_trims_in_flight_in_capture_or_too_often(steps):
     for trim in simulation.trims():
         left = trim["left"]
         assert left.releasable == 0
-        assert left.reserved == left.allocated + left.split
+        assert left.reserved == left.allocated
 
 
 @given(STEPS)

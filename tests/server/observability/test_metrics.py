@@ -136,10 +136,7 @@ def test_every_error_has_a_reason_of_its_own():
 
 def test_memory_is_shown_by_device_and_trims_by_reason(registry):
     trims = {Reason.IDLE: Trims(2, 0.5, 0.4, 100)}
-    devices = [
-        MemorySnapshot("cpu", limit=50),
-        MemorySnapshot("cuda:1", trims=trims, resident=7),
-    ]
+    devices = [MemorySnapshot("cpu", limit=50), MemorySnapshot("cuda:1", trims=trims, resident=7)]
     registry.register(MemoryCollector(lambda: devices))
     limits = [
         registry.get_sample_value("farpoint_memory_limit_bytes", {"device": device})

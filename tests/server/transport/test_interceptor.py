@@ -200,9 +200,7 @@ async def test_a_call_that_is_answered(clock, metrics):
     assert metrics.calls == [(RPC, "OK", 1.5)]
     fields = {"request_id": "the-id", "method": "Method"}
     assert metrics.requests == [(RPC, 1.5, None, fields)]
-    assert log == [
-        {"event": "request", "status": "OK", "server_ms": 1500.0, "log_level": "info"},
-    ]
+    assert log == [{"event": "request", "status": "OK", "server_ms": 1500.0, "log_level": "info"}]
     assert request_context.caller.get() == "ipv4:192.0.2.1"
 
 

@@ -4,7 +4,6 @@ import socket
 
 import grpc
 import pytest
-from structlog.testing import capture_logs
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
@@ -149,11 +148,7 @@ async def test_administration_has_a_server_of_its_own_unless_it_shares_addresses
     ]
     if is_shared:
         assert bound.admin[0] == bound.public[-1]
-    with capture_logs() as log:
-        await both.start()
-    assert log == []
-    for address in (*bound.public, *bound.admin):
-        socket.create_connection(address.split(":"), 30).close()
+    await both.start()
     await both.stop(None)
     for address in (*bound.public, *bound.admin):
         with pytest.raises(OSError, match="refused"):

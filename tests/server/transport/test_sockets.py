@@ -1,8 +1,10 @@
-"""Unix sockets: whose may be replaced, and servers that start at the same time."""
+"""Unix sockets: which may be replaced, and servers that start at the same time."""
 
 import errno
-import multiprocessing
+import fcntl
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -65,33 +67,14 @@ def test_a_file_of_another_kind_stays_and_is_the_reason(path):
         assert file.read() == "mine"
 
 
-def bind_between(path, barrier, results):
-    """Binds, and listens only when the others have had the time to look."""
-    barrier.wait()
-    try:
-        with claim_unix(path):
-            one = socket.socket(socket.AF_UNIX)
-            one.bind(path)
-            results.put("bound")
-            one.listen(1)
-    except OSError as error:
-        results.put(error.strerror)
-    barrier.wait()
-
-
-def test_of_servers_that_start_together_one_has_the_address(path):
-    listening(path).close()
-    context = multiprocessing.get_context("fork")
-    barrier, results = context.Barrier(4), context.Queue()
-    started = [
-        context.Process(target=bind_between, args=(path, barrier, results)) for _ in range(4)
-    ]
-    for process in started:
-        process.start()
-    outcomes = sorted(results.get(timeout=60) for _ in started)
-    for process in started:
-        process.join(60)
-    assert outcomes == ["Address already in use"] * 3 + ["bound"]
+def test_servers_that_start_together_wait_at_a_lock_of_the_folder(path):
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    with claim_unix(path), pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
+    left = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
+    assert os.path.dirname(path) not in left
 
 
 def test_a_missing_folder_is_left_to_bind(tmp_path):

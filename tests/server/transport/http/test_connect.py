@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -269,15 +270,6 @@ async def test_a_caller_that_leaves_cancels_the_call_and_gets_nothing(port):
     assert (await running, port.service.ended) == (None, ["wait"])
 
 
-async def test_a_body_that_never_ends_is_given_up_with_its_caller(port):
-    app, caller = port(), AsgiCaller(b"\x0a", whole=False)
-    running = asyncio.ensure_future(caller.run(app, CHECK, "POST", **PROTO))
-    while port.admission.bytes != 1:
-        await asyncio.sleep(0)
-    caller.left.set()
-    assert (await running, port.admission.bytes) == (None, 0)
-
-
 @pytest.mark.parametrize("more", [0, 1])
 async def test_an_answer_is_sent_in_pieces_of_which_the_last_one_ends_it(more):
     caller, size = AsgiCaller(), exchange_module.PIECE_BYTES
@@ -324,6 +316,13 @@ def context(deadline=None, body=b"message"):
 def test_a_caller_is_the_same_one_as_over_grpc(client, peer, caller):
     assert peer_name(*client) == peer
     assert request_context.address_of(peer) == caller
+
+
+async def test_an_abort_without_details_has_the_status_of_its_code_and_message():
+    call = context()
+    with pytest.raises(grpc.aio.AbortError):
+        await call.abort(grpc.StatusCode.NOT_FOUND, "none")
+    assert call.status() == status_pb2.Status(code=5, message="none")
 
 
 def test_time_runs_out_and_does_not_become_negative():
