@@ -8,7 +8,6 @@ import sys
 from concurrent import futures
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 from tests.client.conftest import serving
@@ -97,13 +96,6 @@ def test_one_line_says_what_is_wrong(sample, tmp_path, case):
     assert message in result.stderr
     assert result.stderr.startswith("farpoint: ")
     assert result.stderr.count("\n") == 1
-
-
-def test_a_failing_server(sample, server, tmp_path):
-    server.fail(grpc.StatusCode.INTERNAL, "something broke")
-    result = sample(cloud_file("simple.las"), "-m", 1, "-o", tmp_path)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("farpoint: something broke (request ")
 
 
 def test_info(server, farpoint):

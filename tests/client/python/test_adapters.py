@@ -34,10 +34,8 @@ def frame(values: np.ndarray, columns: list) -> object:
     """A data frame of pandas."""
 
     def columns_of(_: object, key: object) -> SimpleNamespace:
-        names = (
-            [columns.index(name) for name in key] if isinstance(key, list) else columns.index(key)
-        )
-        return SimpleNamespace(to_numpy=lambda: values[:, names])
+        found = [*map(columns.index, key)] if isinstance(key, list) else columns.index(key)
+        return SimpleNamespace(to_numpy=lambda: values[:, found])
 
     return stand_in(
         "pandas.core.frame",
