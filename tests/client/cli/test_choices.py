@@ -25,7 +25,7 @@ def test_a_share(sample, points_file, tmp_path, amount, count):
 
 
 @pytest.mark.parametrize("amount", ["0%", "101%", "x", "1.5", "%"])
-def test_no_share(sample, points_file, tmp_path, amount):
+def test_an_invalid_amount_is_named(sample, points_file, tmp_path, amount):
     result = sample(points_file, "-m", amount, "-o", tmp_path / "b.npy")
     assert (result.exit_code, result.stderr) == (
         2,

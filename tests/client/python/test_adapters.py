@@ -115,7 +115,7 @@ def test_pytorch_geometric(check, cloud):
     check(pyg_data(pos=cloud, x=COLORS, y=np.array([3]), edge_index=edges), {"x": COLORS})
 
 
-def test_a_batch_of_pytorch_geometric_is_refused_with_what_to_pass(client, cloud):
+def test_a_batch_of_pytorch_geometric_is_refused_with_the_remedy(client, cloud):
     batch = type(pyg_data(pos=cloud))
     batch.to_data_list = lambda _: []
     with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
