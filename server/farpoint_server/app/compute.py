@@ -130,7 +130,8 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     own = slot.own_gpus(gpus)
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
-    threads = settings.cpu_threads or devices.cores_each(chosen, cores)
+    cpus = sum(device.type == "cpu" for device in chosen)
+    threads = settings.cpu_threads or max(1, cores // max(1, cpus))
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
     gate, managers = Gate(), {}

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, generate_latest
 
 from farpoint_server.app.services import Servicers
-from farpoint_server.config.limits import DEFAULT
+from farpoint_server.config.settings import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.transport.handlers import Context, Method

@@ -68,12 +68,6 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def cores_each(chosen: Sequence[torch.device], cores: int) -> int:
-    """Cores of each CPU engine of a process."""
-    engines = sum(device.type == "cpu" for device in chosen)
-    return max(1, cores // max(1, engines))
-
-
 def _why_no_cuda(index: int) -> str | None:
     """The reason why cuda:index cannot be used; None if it can."""
     if torch.version.cuda is None:

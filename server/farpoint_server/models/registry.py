@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from farpoint_models import weights
-from farpoint_server.config.limits import DEFAULT
+from farpoint_server.config.settings import DEFAULT
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import (
     InvalidRequestError,
