@@ -29,8 +29,8 @@ from farpoint_server.config.network import (
 )
 from farpoint_server.memory.policy import MIB
 
-# Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
-# 16 the network or the device is the bound as a rule, and each process takes memory.
+# For `--processes auto`: an event loop keeps one core busy, its kernels and decoding another.
+# Beyond 16 the network or the device is usually the bound, and each process takes memory.
 CORES_EACH = 2
 MAX_PROCESSES = 16
 Device: TypeAlias = Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")]
