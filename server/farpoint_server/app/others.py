@@ -1,6 +1,6 @@
 """This process as one of several of a server: calls to and from the others, and shared state.
 
-State across calls is listed in docs/decisions/0016; what is added there needs a line here.
+docs/decisions/0016 lists the state across calls.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Merge = Callable[[Mapping[int, Any]], Message]
 
 
 def _first(answers: Mapping[int, Any]) -> Any:
-    """The answer of processes that all answer the same."""
+    """The answer, if all processes give the same."""
     return next(iter(answers.values()))
 
 

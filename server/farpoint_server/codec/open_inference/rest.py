@@ -21,7 +21,7 @@ from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.codec.wire_limits import MAX_INPUTS, MAX_OUTPUTS
 from farpoint_server.errors import InvalidRequestError, quoted
 
-# Parsing takes thirty times the size of the JSON in memory, and holds the GIL for 0.1 s at this size.
+# Parsing takes thirty times the size of the JSON in memory, and holds the GIL for 0.1 s here.
 MAX_BYTES = 1 << 20
 # Of a response, whose JSON takes as long.
 MAX_NUMBERS = 1 << 17
