@@ -6,7 +6,6 @@ import socket
 import weakref
 from collections.abc import Awaitable
 from pathlib import Path
-from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -195,13 +194,6 @@ def cut(monkeypatch):
     closed: list[str] = []
     monkeypatch.setattr(module, "close_connection", lambda peer: bool(closed.append(peer)))
     return closed
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr("time.monotonic", lambda: now.s)
-    return now
 
 
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
