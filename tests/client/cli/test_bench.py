@@ -29,13 +29,6 @@ def test_a_size_that_is_none_is_named(text):
     assert "POINTS:SAMPLES" in answer.stderr
 
 
-def test_requests_are_of_the_sizes_that_were_given():
-    kinds = [Kind.parse("500:20"), Kind.parse("70:7:0.5")]
-    found = [pb.SampleRequest.FromString(r) for r in make_requests(kinds, None, seed=0)]
-    assert [list(request.points.shape) for request in found] == [[500, 3], [70, 3]]
-    assert [list(request.sample_counts) for request in found] == [[20], [7]]
-
-
 def test_points_may_come_from_a_file(tmp_path):
     scan = np.arange(30, dtype=np.float32).reshape(10, 3)
     np.save(tmp_path / "scan.npy", scan)
@@ -112,18 +105,30 @@ def test_nothing_is_sustained_above_a_rate_that_missed():
 
 
 def test_a_server_is_measured_from_the_shell(server):
-    arguments = ["--size", "500:4", "--rate", "40", "--rate", "80", "--seconds", "0.5"]
+    arguments = [
+        "--size",
+        "500:4",
+        "--size",
+        "70:7:0.5",
+        "--rate",
+        "40",
+        "--rate",
+        "80",
+        "--seconds",
+        "0.5",
+    ]
     flags = ["--target-ms", "9999", "--json", "--processes", "2"]
     answer = run("--server", server.target, *arguments, *flags)
     assert answer.exit_code == 0, answer.output
     report = json.loads(answer.stdout)
     assert report["server"] == server.target
-    assert report["kinds"] == [{"points": 500, "samples": 4, "share": 1.0}]
+    assert [tuple(kind.values()) for kind in report["kinds"]] == [(500, 4, 1.0), (70, 7, 0.5)]
     assert [found["offered_per_s"] for found in report["steps"]] == [40, 80]
     assert report["sustained_per_s"] == 80
     assert 0 < report["steps"][0]["p50_ms"] <= report["steps"][0]["p99_ms"]
-    assert {tuple(request.points.shape) for request in server.requests} == {(500, 3)}
-    answer = run("--server", server.target, *arguments[:4], *flags[:2])
+    sent = {(request.points.shape[0], *request.sample_counts) for request in server.requests}
+    assert sent == {(500, 4), (70, 7)}
+    answer = run("--server", server.target, *arguments[:6], *flags[:2])
     assert answer.exit_code == 0, answer.output
     assert "sustains 40.0 calls a second at p99 <= 9999 ms" in answer.stdout
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,9 +112,14 @@ def test_lines_come_in_the_order_of_the_files(sample, scans, tmp_path):
         np.save(scans / f"a{i:02}.npy", np.random.default_rng(i).normal(size=(50, 3)))
     result = sample(scans, "-m", 5, "-o", tmp_path / "out", "-j", 3, "--json")
     assert result.exit_code == 0, result.output
-    inputs = [json.loads(line)["input"] for line in result.stdout.splitlines()]
-    assert inputs == sorted(inputs)
-    assert len(inputs) == 14
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    inputs = [line["input"] for line in lines]
+    assert (inputs, len(inputs)) == (sorted(inputs), 14)
+    for line in lines:
+        assert line["output"] == str(tmp_path / "out" / Path(line["input"]).name)
+        assert len(read_cloud(line["output"])) == line["samples"] == 5
+        assert line["covering_radius"] > 0
+        assert line["timings"]["server_ms"] == 1.0
 
 
 def test_standard_input(sample, tmp_path):

@@ -73,13 +73,9 @@ def check(client, cloud):
     return check
 
 
-def test_a_cloud_of_a_file(client):
+def test_a_cloud_of_a_file(check):
     cloud = farpoint.io.read_cloud(DATA / "plane_strip_rgb_normals.pcd")
-    sample = client.sample(cloud, 20)
-    assert np.array_equal(sample.points, cloud.points[sample.indices])
-    assert sample.attributes.keys() == cloud.attributes.keys()
-    for name, values in cloud.attributes.items():
-        assert np.array_equal(sample.attributes[name], values[sample.indices])
+    check(cloud, cloud.attributes, cloud.points)
 
 
 def test_attributes_of_the_caller_take_the_place_of_the_objects_own(client):
@@ -95,11 +91,6 @@ def test_a_list_of_objects_and_arrays(client, cloud):
     assert np.array_equal(first.indices, second.indices)
     assert np.array_equal(first.attributes["x"], COLORS[first.indices])
     assert second.attributes is None
-
-
-def test_a_stream_of_objects(client, cloud):
-    answers = client.sample_stream([pyg_data(pos=cloud, x=COLORS)] * 2, 5)
-    assert [list(answer.result().attributes) for answer in answers] == [["x"], ["x"]]
 
 
 def test_encode_takes_the_coordinates_alone(cloud):

@@ -142,14 +142,6 @@ def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, err
     assert not server.requests
 
 
-def test_m_and_start_are_checked(client):
-    message = ros_message(columns_of(POINTS), height=3)
-    with pytest.raises(farpoint.InvalidArgumentError, match="m must be from 1 to 60 for"):
-        client.sample(message, 61)
-    with pytest.raises(farpoint.InvalidArgumentError, match="start must be from 0 to 59 "):
-        client.sample(message, 1, start=60)
-
-
 @pytest.mark.parametrize("height", [1, 64])
 @pytest.mark.parametrize("kind", [bytes, bytearray, np.frombuffer, array.array])
 def test_the_payload_is_copied_once_into_the_message(height, kind):
