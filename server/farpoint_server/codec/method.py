@@ -87,9 +87,8 @@ def _read_random(seeds: Sequence[int], clouds: int) -> RandomRows:
 
 def check_grid(points: Float32s | Float64s, grid: VoxelGrid) -> None:
     """Raises InvalidRequestError where a finite point (P, 3) is too many voxels from the origin."""
+    # At least one: `check_finite` comes before.
     finite = points[np.isfinite(points).all(axis=1)]
-    if not len(finite):
-        return
     ends = np.stack([finite.min(axis=0), finite.max(axis=0)]).astype(np.float64)
     with np.errstate(over="ignore"):
         voxels = np.abs(np.floor((ends - grid.origin) / grid.voxel_size))

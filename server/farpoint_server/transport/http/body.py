@@ -108,7 +108,7 @@ class Body:
             except zlib.error as error:
                 raise InvalidRequestError("request", "a body in gzip", str(error)) from error
             packed = unpacker.unconsumed_tail
-            if not part and not packed and not unpacker.eof:
+            if not (part or packed or unpacker.eof):
                 raise InvalidRequestError("request", "a body in gzip", "a part of one")
             size += len(part)
             if size > most:
