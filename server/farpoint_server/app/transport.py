@@ -14,13 +14,13 @@ from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import LoadReport, RequestInterceptor
-from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
+from farpoint_server.transport.limits import CallLimits, InFlight
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 from farpoint_server.transport.tokens import TokenFile
