@@ -17,8 +17,8 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Admission
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -147,6 +147,7 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
     np.testing.assert_array_equal(decoded.work.clouds.points, CLOUD)
     np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    assert decoded.request.points.owned() is decoded.request.points  # it needs no other copy
 
 
 def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
