@@ -141,7 +141,7 @@ def test_the_command(server, client, tmp_path, options, arguments):
     [
         ("", "-m"),
         ("--method voxel-grid", "needs --voxel-size"),
-        ("--method voxel-grid --voxel-size 1 -m 5", "-m goes with no voxel grid"),
+        ("--method voxel-grid --voxel-size 1 -m 5", "-m must be left out with --method voxel-grid"),
         ("-m 5 --seed 1", "--seed goes with --method random"),
         (
             "--method random -m 5 --radius 1",

@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -113,7 +113,13 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
 
 def test_numbers_that_json_lacks_need_binary_data():
     request, _ = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
-    for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):
+    many = bytes(rest.MAX_NUMBERS)
+    assert rest.tensor_numbers("features", "INT8", many) == [*many]
+    for datatype, data in (
+        ("FP32", np.float32("nan")),
+        ("BF16", np.uint16(0x7FC0)),
+        ("INT8", np.zeros(len(many) + 1, np.int8)),
+    ):
         response = pb.ModelInferResponse(raw_output_contents=[data.tobytes()])
         response.outputs.add(name="features", datatype=datatype, shape=[1])
         with pytest.raises(InvalidRequestError, match="binary_data") as caught:
@@ -149,7 +155,7 @@ WRONG = {
     "an unknown type": (body(points(datatype="BYTES", data=["x"]))[0], "inputs[0].data"),
     "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
     "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
-    "a shape beyond 64 bits": (body(points(shape=[2**64], data=[]))[0], "inputs[0].shape"),
+    "a shape beyond 64 bits": (body(points(shape=[2**63], data=[]))[0], "inputs[0].shape"),
     "data twice": (body(points(data=[], parameters={"binary_data_size": 0}))[0], "inputs[0].data"),
     "less binary data than it says": (
         body(points(parameters={"binary_data_size": 120}))[0],
@@ -238,9 +244,11 @@ def test_what_no_message_holds_is_named_as_wrong(text):
 
 
 def test_a_message_of_many_values_is_refused_before_it_is_parsed():
-    text = json.dumps({"lengths": [1] * (MAX_FIELDS + 99)})
-    with pytest.raises(InvalidRequestError, match="values"):
-        read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
+    for more, refusal in ((16, nullcontext()), (17, pytest.raises(InvalidRequestError))):
+        # The object and the list count too, and one comma less than numbers.
+        text = json.dumps({"lengths": [1] * (MAX_FIELDS + more - 1)})
+        with refusal:
+            read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
 
 
 def test_a_message_is_what_it_was():

@@ -1,5 +1,7 @@
 """Requests of the Open Inference Protocol to the model `fps`: right, wrong and at their bounds."""
 
+import time
+
 import numpy as np
 import pytest
 from tests.support.messages import field as wire_field
@@ -68,11 +70,11 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
 
 def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made = request()
-    made.parameters["start_index"].int64_param = 4
+    made.parameters["start_index"].int64_param = 9
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
     parsed = parse(made)
-    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
+    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([9], True)
 
 
 WRONG = {
@@ -213,22 +215,32 @@ def test_metadata_lists_inputs_and_outputs():
     ("shape", "count_type", "sizes"), [((6, 3), "INT64", [2]), ((2, 3, 3), "INT32", [2, 1])]
 )
 def test_the_answer_has_the_dimensions_of_the_request(shape, count_type, sizes):
-    outputs = [{"name": "distances"}, {"name": "indices"}]
+    outputs = [{"name": name} for name in ("distances", "indices", "points")]
     made = request(np.arange(18, dtype=np.float32), sizes[-1], shape, id="7", outputs=outputs)
     made.inputs[1].datatype = count_type
     made.raw_input_contents[1] = np.int64(sizes[-1]).tobytes()[: int(count_type[3:]) // 8]
+    for asked in ("return_checksums", "return_timings"):
+        made.parameters[asked].bool_param = True
     decoded = decode_sample_request(fps.parse_fps_request(whole(made), LIMITS))
     samples = Samples(np.array([1, 4], np.int32), np.array([0.5, 2.5], np.float32))
-    answer = fps.serialize_fps_response(made, 0.0, decoded, Outcome(samples, 0, 0))
+    outcome = Outcome(samples, 1.5, 2.5)
+    answer = fps.serialize_fps_response(made, time.monotonic() - 7, decoded, outcome)
     assert (answer.model_name, answer.model_version, answer.id) == ("fps", "1", "7")
     assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
         ("distances", "FP32", sizes),
         ("indices", "INT32", sizes),
+        ("points", "FP32", [*sizes, 3]),
     ]
-    distances, indices = (
+    distances, indices, points = (
         np.frombuffer(raw, dtype).tolist()
-        for raw, dtype in zip(answer.raw_output_contents, ("<f4", "<i4"), strict=True)
+        for raw, dtype in zip(answer.raw_output_contents, ("<f4", "<i4", "<f4"), strict=True)
     )
+    assert points == [3, 4, 5, 12, 13, 14]
+    assert all("crc32c" in output.parameters for output in answer.outputs)
+    phases = ("queue_ms", "compute_ms", "server_ms")
+    queue, compute, server = (answer.parameters[phase].double_param for phase in phases)
+    assert (queue, compute) == (1.5, 2.5)
+    assert 7000 <= server < 60_000
     assert distances == [0.5, 2.5]
     # Rows count from the first of their cloud.
     assert indices == ([1, 4] if len(shape) == 2 else [1, 1])

@@ -142,6 +142,10 @@ def grid(**fields) -> dict:
         ({"attributes": [attribute("", 4)]}, "attributes[0].name"),
         ({"attributes": [attribute("a", 5)]}, "attributes[0].values.shape"),
         ({"attributes": [attribute("a")]}, "attributes[0].values.shape"),
+        ({"attributes": [attribute("a" * 256, 4)]}, None),
+        ({"attributes": [attribute("a" * 257, 4)]}, "attributes[0].name"),
+        ({"attributes": [attribute(str(i), 4) for i in range(256)]}, None),
+        ({"attributes": [attribute(str(i), 4) for i in range(257)]}, "attributes"),
         (by(FARTHEST, voxel_grid=UNIT), "voxel_grid"),
         (by(FARTHEST, seeds=[0]), "seeds"),
         (by(DISK, seeds=[0]), "seeds"),
@@ -164,11 +168,12 @@ def grid(**fields) -> dict:
     ],
 )
 def test_numbers_at_their_bounds(fields, field):
+    limits = RequestLimits(1 << 20, 100, 5)
     if field is None:
-        parse_sample_request(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), limits)
         return
     with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), limits)
     assert caught.value.field == field
 
 

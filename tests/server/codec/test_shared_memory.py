@@ -1,5 +1,6 @@
 """Shared memory of callers: accepted regions, and reads from them."""
 
+import errno
 import mmap
 import os
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 from tests.support.memory.objects import MemoryObjects
 
+from farpoint.v1 import packed_cloud_pb2, shared_memory_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import shared_memory_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
@@ -16,8 +17,8 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Admission
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -146,6 +147,7 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
     np.testing.assert_array_equal(decoded.work.clouds.points, CLOUD)
     np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    assert decoded.request.points.owned() is decoded.request.points  # it needs no other copy
 
 
 def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
@@ -159,6 +161,35 @@ def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
     owned = decode_sample_request(parsed).request
     assert owned.shared_bytes == 0
     np.testing.assert_array_equal(owned.attributes[0][1].array(), np.arange(20))
+
+
+def test_a_packed_cloud_may_be_shared_too_and_is_copied_once_it_is_checked(regions, made):
+    memory = made(SIZE)
+    os.pwrite(memory, CLOUD.tobytes(), 8)
+    cloud = packed_cloud_pb2.PackedCloud(
+        fields=[{"name": n, "offset": 4 * i, "data_type": 1} for i, n in enumerate("xyz")],
+        shared_memory=place(regions.add(memory), 8),
+        **{"width": 20, "height": 1, "point_step": 12},
+    )
+    sent = pb.SampleRequest(packed_cloud=cloud, sample_counts=[1])
+    parsed = parse_sample_request(SampleMessage(sent, None, 100), LIMITS, regions)
+    assert parsed.shared_bytes == 240
+    decoded = decode_sample_request(parsed)
+    os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), 8)
+    np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
+        parse_sample_request(SampleMessage(sent, None, 100), LIMITS)
+    with pytest.raises(InvalidRequestError, match="expected nothing but data"):
+        parse_sample_request(SampleMessage(sent, b"data", 100), LIMITS, regions)
+
+
+def test_memory_that_cannot_be_mapped_now_is_an_overload(regions, made, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(mmap, "mmap", fail)
+    with pytest.raises(OverloadedError, match="cannot be mapped: no memory"):
+        regions.add(made(SIZE))
 
 
 async def test_what_a_request_refers_to_counts_in_flight(regions, made):

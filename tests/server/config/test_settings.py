@@ -50,7 +50,11 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--listen", "a:65536"], "got 'a:65536'"),
         (["--listen", "unix:"], "got 'unix:'"),
         (["--device", "tpu"], "--device"),
-        (["--cpu-threads", "-1"], "--cpu-threads (or FARPOINT_CPU_THREADS"),
+        (
+            ["--cpu-threads", "-1"],
+            "FARPOINT_CPU_THREADS, or cpu_threads in the file): Input should",
+        ),
+        (["--cpu-threads", "-1"], "greater than or equal to 0, got '-1'"),
         (["--log-format", "xml"], "'json' or 'console'"),
         (["--max-request-points", "40000000"], "could never be accepted"),
         (["--config", "/no/such/file"], "/no/such/file: No such file or directory"),
@@ -85,12 +89,36 @@ def test_administration_beyond_this_machine_needs_tokens_or_client_certificates(
         parse(["--admin-listen", "0.0.0.0:1", *guard])
 
 
-def test_a_key_of_the_file_that_is_no_setting_is_an_error(capsys, tmp_path):
+def test_addresses_beyond_this_machine_are_named_unless_tls_and_known_callers_guard_them():
+    beyond = {"listen": ["0.0.0.0:1", "127.0.0.1:1"], "http_listen": "gpu-node:2"}
+    keys = {"tls_key": "k.pem", "tls_certificate": "c.pem"}
+    tls, callers = "--tls-certificate and --tls-key", "--tokens-file or --tls-client-ca"
+    assert Settings(listen=["127.0.0.1:1", "unix:/a"]).unguarded() is None
+    assert Settings(**beyond).unguarded() == {
+        "addresses": ["0.0.0.0:1", "gpu-node:2"],
+        "missing": [tls, callers],
+    }
+    assert Settings(**beyond, tokens_file="t").unguarded()["missing"] == [tls]
+    assert Settings(**beyond, **keys).unguarded()["missing"] == [callers]
+    assert Settings(**beyond, **keys, tokens_file="t").unguarded() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("batch_pionts: 1", "batch_pionts"),
+        ("listen: 5", "--listen"),
+        ("listen: [5]", "--listen"),
+        ("listen: []", "--listen"),
+        ("device: []", "--device"),
+    ],
+)
+def test_a_key_or_value_of_the_file_that_is_wrong_is_named(capsys, tmp_path, line, named):
     file = tmp_path / "farpoint.yaml"
-    file.write_text("batch_pionts: 1\n")
+    file.write_text(line)
     with pytest.raises(SystemExit):
         parse(["--config", str(file)])
-    assert "batch_pionts" in capsys.readouterr().err
+    assert named in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

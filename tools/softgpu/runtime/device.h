@@ -47,7 +47,6 @@ void lose_device(int code, const std::string& why);
 cudaError_t enter();
 // Keeps an error for cudaGetLastError.
 cudaError_t returned(cudaError_t error);
-cudaError_t take_last_error(bool forget);
 
 size_t rounded(size_t size, size_t to);
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -18,7 +19,7 @@ from tests.support.servers.asgi import AsgiCaller, ask
 from farpoint_server import request_context
 from farpoint_server.codec import json_form
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits
@@ -315,6 +316,13 @@ def context(deadline=None, body=b"message"):
 def test_a_caller_is_the_same_one_as_over_grpc(client, peer, caller):
     assert peer_name(*client) == peer
     assert request_context.address_of(peer) == caller
+
+
+async def test_an_abort_without_details_has_the_status_of_its_code_and_message():
+    call = context()
+    with pytest.raises(grpc.aio.AbortError):
+        await call.abort(grpc.StatusCode.NOT_FOUND, "none")
+    assert call.status() == status_pb2.Status(code=5, message="none")
 
 
 def test_time_runs_out_and_does_not_become_negative():
