@@ -10,7 +10,7 @@ from farpoint_server.scheduling.queue import QUANTUM_NS, Job, JobQueue, RoundRob
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
-    """Has jobs wait, each a second older than the next."""
+    """Adds jobs, each a second older than the next."""
     for second, one in enumerate(jobs):
         one.accepted = float(second)
         queue.add(one)

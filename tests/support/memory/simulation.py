@@ -1,4 +1,4 @@
-"""Requests, time and other processes for a memory manager on the fake allocator."""
+"""Requests, time and other processes for a memory manager with the fake allocator."""
 
 import weakref
 from collections.abc import Callable, Sequence
