@@ -48,6 +48,16 @@ async def test_a_batch_lasts_as_long_as_its_bound_and_no_longer():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
 
 
+async def test_the_older_line_begins_or_the_shared_one_at_the_same_age():
+    queue = JobQueue(100)
+    large, small = add(queue, job("", 1, 99), job("", 1, 1))
+    assert [queue.take_batch(), queue.take_batch()] == [[large], [small]]
+    queue = JobQueue(100)
+    large, small = add(queue, job("", 1, 99), job("", 1, 1))
+    large.accepted = small.accepted
+    assert [queue.take_batch(), queue.take_batch()] == [[small], [large]]
+
+
 async def test_a_job_whose_caller_left_takes_no_room_in_a_batch():
     queue = JobQueue(100)
     left, a, b = add(queue, job("", 1, 40), job("", 1, 50), job("", 1, 50))
