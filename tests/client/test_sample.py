@@ -187,6 +187,7 @@ WRONG = {
         r"one entry per cloud \(2\), got 1",
     ),
     "no time": ({"timeout": 0}, "timeout", "above 0"),
+    "endless time": ({"timeout": np.inf}, "timeout", "seconds, or None, got inf"),
 }
 
 

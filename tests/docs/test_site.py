@@ -33,7 +33,8 @@ def test_every_setting_is_listed_once_with_its_help() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", render_settings(), re.MULTILINE)
     assert sorted(name for name, _ in rows) == sorted(Settings.model_fields)
     for name, row in rows:
-        assert row.endswith(str(Settings.model_fields[name].description).replace("|", r"\|")), name
+        text = " ".join(str(Settings.model_fields[name].description).split())
+        assert row.endswith(text.replace("|", r"\|")), name
 
 
 def test_every_metric_that_a_server_exports_is_listed(server: RunningServer) -> None:

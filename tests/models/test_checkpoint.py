@@ -69,23 +69,9 @@ def test_a_pickle_is_refused_unread(tmp_path: Path, zipped: bool) -> None:
         torch.save({"weights": Harmful()}, path)
     else:
         path.write_bytes(pickle.dumps(Harmful()))
-    with pytest.raises(CheckpointError, match=r"is a pickle\. Loading one runs whatever code"):
+    with pytest.raises(CheckpointError, match="no pickle is read"):
         load_encoder(path)
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_header_that_begins_like_a_pickle_is_none(
-    tmp_path: Path, encoder: DensityEncoder
-) -> None:
-    """Its first bytes are a length, which may be 0x80 too."""
-    path = tmp_path / "encoder.safetensors"
-    for padding in range(256):
-        save_encoder(encoder, path, {"padding": " " * padding})
-        if path.read_bytes()[0] == 0x80:
-            break
-    else:
-        pytest.fail("no padding gave that length")
-    load_encoder(path)
 
 
 @pytest.mark.parametrize(

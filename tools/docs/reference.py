@@ -88,7 +88,7 @@ def render_settings() -> str:
 def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
     yield from ("| setting | default | bounds | |", "|---|---|---|---|")
     for name, field in fields.items():
-        text = (field.description or "").replace("|", r"\|")
+        text = " ".join(str(field.description).split()).replace("|", r"\|")
         yield f"| `{name}` | {_default(field.default)} | {_bounds(field)} | {text} |"
 
 

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -25,64 +24,41 @@ from farpoint_server.config.network import (
     Addresses,
     ConnectionSettings,
     HttpSettings,
+    Several,
     is_local,
     is_unix,
-    split_commas,
 )
 
 # Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
 # 16 the network or the device is the bound as a rule, and each process takes memory.
 CORES_EACH = 2
 MAX_PROCESSES = 16
-Devices: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")], ...],
-    NoDecode,
-    BeforeValidator(split_commas),
-]
+Device: TypeAlias = Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")]
 
 
-class BasicSettings(BaseSettings):
+class BasicSettings(BaseSettings, use_attribute_docstrings=True):
     """Addresses, devices, processes and log"""
 
-    listen: Addresses = Field(
-        ("127.0.0.1:50051",),
-        min_length=1,
-        description="Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or "
-        "unix:PATH. Repeat the flag, or separate by commas. Beyond loopback set "
-        "TLS and tokens too, unless you trust the network.",
-    )
-    device: Devices = Field(
-        ("auto",),
-        min_length=1,
-        description="Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or "
-        "auto:all (the CPU and every GPU). Name it in production, so that a "
-        "missing GPU is an error. Repeat the flag, or separate by commas; a "
-        "request goes to the device that is predicted to finish it first.",
-    )
-    cpu_threads: int = Field(
-        0,
-        ge=0,
-        description="Threads of each CPU engine, which then runs one batch at a time. 0 "
-        "shares the available cores: among the devices, and with --device cpu "
-        "alone among up to 8 batches at a time.",
-    )
-    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
-        1,
-        description="Processes that share the addresses HOST:PORT, for more small requests "
-        "than one event loop can serve; auto is one per two cores, 16 at most. "
-        "They share the limits of points, bytes and memory, the threads and the "
-        "GPUs. Linux only.",
-    )
-    config: Path | None = Field(
-        None, description="YAML file with any of these settings; keys are written with underscores."
-    )
-    log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="Format of log lines; auto is console on a terminal, else json."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info",
-        description='Lowest level to log; info has the line "ready" and one line per request.',
-    )
+    listen: Addresses = Field(("127.0.0.1:50051",), min_length=1)
+    """Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or unix:PATH. Repeat the flag,
+    or separate by commas. Beyond loopback set TLS and tokens too, unless you trust the network."""
+    device: Several[Device] = Field(("auto",), min_length=1)
+    """Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or auto:all (the CPU and
+    every GPU). Name it in production, so that a missing GPU is an error. Repeat the flag, or
+    separate by commas; a request goes to the device that is predicted to finish it first."""
+    cpu_threads: int = Field(0, ge=0)
+    """Threads of each CPU engine, which then runs one batch at a time. 0 shares the available
+    cores: among the devices, and with --device cpu alone among up to 8 batches at a time."""
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
+    """Processes that share the addresses HOST:PORT, for more small requests than one event loop can
+    serve; auto is one per two cores, 16 at most. They share the limits of points, bytes and memory,
+    the threads and the GPUs."""
+    config: Path | None = None
+    """YAML file with any of these settings; keys are written with underscores."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """Format of log lines; auto is console on a terminal, else json."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level to log; info has the line "ready" and one line per request."""
 
 
 class Settings(

@@ -48,37 +48,6 @@ FEW_CORES_NS = 500_000
 MANY_CORES_NS = 250_000
 
 
-@dataclass(eq=False)
-class _Call:
-    """A function for the thread, and its result."""
-
-    function: Callable[[], Any] | None
-    answer: "asyncio.Future[Any]"
-    result: Any = None
-    error: BaseException | None = None
-
-    def run(self) -> None:
-        """On the thread."""
-        function, self.function = self.function, None
-        if function is None or self.answer.cancelled():
-            return
-        try:
-            self.result = function()
-        except BaseException as error:
-            self.error = error
-
-    def settle(self) -> None:
-        """On the event loop."""
-        if self.answer.done():
-            return
-        # Taken, since an error holds the frames that it passed, and one of them this object.
-        error, self.error = self.error, None
-        if error is None:
-            self.answer.set_result(self.result)
-        else:
-            self.answer.set_exception(error)
-
-
 class EngineThread:
     """A queue and a thread.
 
@@ -90,16 +59,13 @@ class EngineThread:
     """
 
     def __init__(self, name: str, prepare: Callable[[], object]) -> None:
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._queue = SimpleQueue()
         self._prepare = prepare
-        self._unsettled = 0
+        self.calls = 0
+        """Unfinished calls; constant until the event loop continues."""
         # A kernel that hangs does not keep the process.
         threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    @property
-    def calls(self) -> int:
-        """Unfinished calls; constant until the event loop continues."""
-        return self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """Runs a function after those submitted earlier, and returns its result.
@@ -107,13 +73,13 @@ class EngineThread:
         If the future is cancelled before, the function does not run.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._unsettled += 1
-        self._calls.put(_Call(function, answer))
+        self.calls += 1
+        self._queue.put((function, answer))
         return answer
 
     def stop(self) -> None:
         """Ends the thread after the submitted functions."""
-        self._calls.put(None)
+        self._queue.put(None)
 
     def _run(self) -> None:
         self._prepare()
@@ -122,18 +88,36 @@ class EngineThread:
 
     def _run_next(self) -> bool:
         # A frame of its own: nothing of a call is kept while the thread waits for the next one.
-        call = self._calls.get()
+        call = self._queue.get()
         if call is None:
             return False
-        call.run()
+        function, answer = call
+        settle = partial(self._settle, answer)
+        if not answer.cancelled():
+            try:
+                settle = partial(settle, function())
+            except BaseException as error:
+                settle = partial(settle, error=error)
         # The loop may be closed by now, and then no caller waits.
         with suppress(RuntimeError):
-            call.answer.get_loop().call_soon_threadsafe(self._settle, call)
+            answer.get_loop().call_soon_threadsafe(settle)
+        # An error holds this frame, which must not hold the error in turn.
+        del call, function, answer, settle
         return True
 
-    def _settle(self, call: _Call) -> None:
-        self._unsettled -= 1
-        call.settle()
+    def _settle(
+        self,
+        answer: "asyncio.Future[Any]",
+        result: Any = None,
+        error: BaseException | None = None,
+    ) -> None:
+        self.calls -= 1
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
 
 
 @dataclass(frozen=True)

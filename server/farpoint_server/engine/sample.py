@@ -84,14 +84,9 @@ class SampleBatch:
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        if len(requests) == 1:  # as small work, which is done at once, always is
-            (alone,) = requests
-            self._ends, points = [len(alone.lengths)], len(alone.points)
-            samples = _sample_count(alone)
-        else:
-            self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
-            points = sum([len(clouds.points) for clouds in requests])
-            samples = sum([_sample_count(clouds) for clouds in requests])
+        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        points = sum([len(clouds.points) for clouds in requests])
+        samples = sum([_sample_count(clouds) for clouds in requests])
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 
-# A line that is longer is cut.
+# Bytes; a longer line is cut.
 MAX_LINE = 1 << 20
 
 
@@ -18,11 +18,10 @@ class LogMerger:
 
     Args:
         descriptor: Where the lines go.
-        max_line: Bytes of a line.
     """
 
-    def __init__(self, descriptor: int, max_line: int = MAX_LINE) -> None:
-        self._descriptor, self._max_line = descriptor, max_line
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._lock = threading.Lock()
         self._copying: list[threading.Thread] = []
 
@@ -42,7 +41,7 @@ class LogMerger:
 
     def _copy(self, pipe: int) -> None:
         with open(pipe, "rb") as lines:
-            while line := lines.readline(self._max_line):
+            while line := lines.readline(MAX_LINE):
                 # One without an end is that of a process that died, or is cut.
                 data = line if line.endswith(b"\n") else line + b"\n"
                 # A reader who is gone is no reason to fail.

@@ -58,17 +58,12 @@ class Ports:
         for taken in self._sockets:
             taken.close()
 
-    async def watch(self, pids: Callable[[], Iterable[int]], check_s: float = CHECK_S) -> None:
-        """Logs each foreign socket that listens on our ports, until it is cancelled.
-
-        Args:
-            pids: The processes of the server now.
-            check_s: Seconds between two looks.
-        """
+    async def watch(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Logs each socket on our ports that is not of the processes `pids`, until cancelled."""
         logged: set[int] = set()
         before: dict[int, int] = {}
         while True:
-            await asyncio.sleep(check_s)
+            await asyncio.sleep(CHECK_S)
             found = await asyncio.to_thread(self.foreign, pids)
             # A socket of a process that ends just then is gone at the next look.
             for inode in (found.keys() & before.keys()) - logged:

@@ -21,6 +21,16 @@ def step(rate: float, latency_ms: float, late_ms: float = 0.0) -> Step:
     return Step(rate, Measured([latency_ms] * 100, [late_ms] * 100, 1.0), target_ms=50.0)
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--seconds", "inf"), ("--rate", "-1"), ("--percentile", "0")]
+)
+def test_a_number_out_of_its_range_is_named(flag, value):
+    answer = run(flag, value)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith(f"farpoint: {flag} must be")
+    assert answer.stderr.endswith(f"got {value}\n")
+
+
 @pytest.mark.parametrize("text", ["10", "10:20", "10:0", "10:5:0", "a:b", "10:5:"])
 def test_a_size_that_is_none_is_named(text):
     answer = run("--size", text)

@@ -92,7 +92,9 @@ def test_contents(tmp_path, name):
     assert raised.value.path == tmp_path / name
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
+    with pytest.raises(farpoint.CloudFileError, match="or a rosbag2 folder"):
+        read_cloud(tmp_path)
     with pytest.raises(FileNotFoundError, match="No such file") as raised:
         read_cloud(tmp_path / "absent.ply")
     assert isinstance(raised.value, farpoint.CloudFileError)

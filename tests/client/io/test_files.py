@@ -66,26 +66,6 @@ def test_a_file_is_read_and_its_own_format_keeps_every_attribute(tmp_path, name)
         assert_rows(read_cloud(path), cloud, ROWS)
 
 
-def test_rows_without_a_return_and_duplicates_stay_in_place():
-    cloud = read_cloud(cloud_file("office_kinect_part.pcd"))
-    assert (~np.isfinite(cloud.points).all(1)).sum() == 798
-    cloud = read_cloud(cloud_file("room_half_duplicates_part.pcd"))
-    assert len(cloud) - len(np.unique(cloud.points, axis=0)) == 1_174
-
-
-def test_scaled_integers_keep_what_float32_would_lose():
-    points = read_cloud(cloud_file("plane_state_plane_feet.laz")).points
-    assert len(np.unique(points, axis=0)) == 18_335
-    assert len(np.unique(points.astype(np.float32), axis=0)) == 437
-
-
-def test_packed_colors_are_three_bytes():
-    rgb = read_cloud(cloud_file("plane_strip_rgb_normals.pcd")).attributes["rgb"]
-    assert rgb.dtype == np.uint8
-    assert rgb.shape[1] == 3
-    assert len(np.unique(rgb)) > 50
-
-
 def test_names_in_the_head_of_a_csv_with_loose_commas():
     cloud = read_cloud(cloud_file("car_cloud_part.csv"))
     assert list(cloud.attributes) == ["nx", "ny", "nz"]

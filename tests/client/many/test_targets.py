@@ -3,9 +3,11 @@
 import socket
 
 import pytest
+from tests.client.conftest import NumpyServer, serving
 
 import farpoint
 from farpoint._connection.targets import checked_target, grpc_target
+from farpoint.v1 import sampling_pb2_grpc
 
 NAMES = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "10.0.0.3"], "six": ["fd00::1"]}
 
@@ -72,6 +74,8 @@ def test_a_name_that_is_not_known_is_left_out_unless_it_is_the_last():
     [
         (["a:1", "dns:///b:1"], "'dns:///b:1'"),
         ("a:1,b c", "'a:1,b c'"),
+        ("a b", "'a b'"),
+        ("a:65536", "'a:65536'"),
         ("a:1,b:65536", "'a:1,b:65536'"),
         ("http://a:1", "'http://a:1'"),
         ("https://a:1", "'https://a:1'"),
@@ -86,10 +90,28 @@ def test_what_is_none_is_named(target, named):
     assert caught.value.field == "target"
 
 
+@pytest.mark.parametrize(
+    ("policy", "used"), [("round_robin", 2), ("weighted_round_robin", 2), ("pick_first", 1)]
+)
+def test_calls_go_to_all_servers_or_to_one(cloud, policy, used):
+    servers = NumpyServer(), NumpyServer()
+    add = sampling_pb2_grpc.add_SamplingServiceServicer_to_server
+    with (
+        serving((add, servers[0])) as one,
+        serving((add, servers[1])) as two,
+        farpoint.Client([one, two], load_balancing=policy) as client,
+    ):
+        for _ in range(100):
+            client.sample(cloud, 1)
+    assert sum(bool(server.requests) for server in servers) == used
+
+
 def test_wrong_settings_of_the_balance_are_named():
     with pytest.raises(farpoint.InvalidArgumentError, match="weighted_round_robin") as caught:
         farpoint.Client("a:1", load_balancing="random")
     assert caught.value.field == "load_balancing"
-    with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
-        farpoint.Client("a:1", retry_budget=501)
-    assert caught.value.field == "retry_budget"
+    farpoint.Client("a:1", retry_budget=0), farpoint.Client("a:1", retry_budget=500)
+    for wrong in (-1, 501):
+        with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
+            farpoint.Client("a:1", retry_budget=wrong)
+        assert caught.value.field == "retry_budget"

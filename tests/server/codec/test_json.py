@@ -155,7 +155,7 @@ WRONG = {
     "an unknown type": (body(points(datatype="BYTES", data=["x"]))[0], "inputs[0].data"),
     "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
     "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
-    "a shape beyond 64 bits": (body(points(shape=[2**64], data=[]))[0], "inputs[0].shape"),
+    "a shape beyond 64 bits": (body(points(shape=[2**63], data=[]))[0], "inputs[0].shape"),
     "data twice": (body(points(data=[], parameters={"binary_data_size": 0}))[0], "inputs[0].data"),
     "less binary data than it says": (
         body(points(parameters={"binary_data_size": 120}))[0],

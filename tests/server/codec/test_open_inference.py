@@ -70,11 +70,11 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
 
 def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made = request()
-    made.parameters["start_index"].int64_param = 4
+    made.parameters["start_index"].int64_param = 9
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
     parsed = parse(made)
-    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
+    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([9], True)
 
 
 WRONG = {

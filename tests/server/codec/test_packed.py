@@ -191,7 +191,7 @@ WRONG = {
     "coordinates that overlap": (
         {"fields": [*XYZ[:2], *fields(("z", 7, "float32"))]}, "fields[2].offset", "which are y"),
     "a field over z": ({"fields": [*XYZ, *fields(("i", 9, "int8"))]},
-        "fields[3].offset", "other bytes than 8 to 11, which are z"),
+        "fields[3].offset", "other bytes than 8 to 11, which are z, got 9 to 9"),
     "a field over all": ({"fields": [*XYZ, *fields(("i", 0, "int8", 16))]},
         "fields[3].offset", "which are x"),
     "two numbers in z": (

@@ -147,6 +147,7 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
     np.testing.assert_array_equal(decoded.work.clouds.points, CLOUD)
     np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    assert decoded.request.points.owned() is decoded.request.points  # it needs no other copy
 
 
 def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):

@@ -50,7 +50,11 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--listen", "a:65536"], "got 'a:65536'"),
         (["--listen", "unix:"], "got 'unix:'"),
         (["--device", "tpu"], "--device"),
-        (["--cpu-threads", "-1"], "--cpu-threads (or FARPOINT_CPU_THREADS"),
+        (
+            ["--cpu-threads", "-1"],
+            "FARPOINT_CPU_THREADS, or cpu_threads in the file): Input should",
+        ),
+        (["--cpu-threads", "-1"], "greater than or equal to 0, got '-1'"),
         (["--log-format", "xml"], "'json' or 'console'"),
         (["--max-request-points", "40000000"], "could never be accepted"),
         (["--config", "/no/such/file"], "/no/such/file: No such file or directory"),
@@ -101,7 +105,13 @@ def test_addresses_beyond_this_machine_are_named_unless_tls_and_known_callers_gu
 
 @pytest.mark.parametrize(
     ("line", "named"),
-    [("batch_pionts: 1", "batch_pionts"), ("listen: 5", "--listen"), ("listen: [5]", "--listen")],
+    [
+        ("batch_pionts: 1", "batch_pionts"),
+        ("listen: 5", "--listen"),
+        ("listen: [5]", "--listen"),
+        ("listen: []", "--listen"),
+        ("device: []", "--device"),
+    ],
 )
 def test_a_key_or_value_of_the_file_that_is_wrong_is_named(capsys, tmp_path, line, named):
     file = tmp_path / "farpoint.yaml"

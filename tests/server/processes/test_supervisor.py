@@ -150,9 +150,10 @@ async def test_a_hangup_is_a_signal_unless_nohup_has_it_ignored(hangup, expected
 
 
 async def test_a_signal_ends_the_wait_before_a_replacement(run):
-    async with run("serve", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
+    async with run("dies", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
+        await wait_for(log, "process ended", 2)
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(wait_for(log, "process ended", 2, process=1), 1)
+            await asyncio.wait_for(wait_for(log, "process ended", 3), 1)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
@@ -242,7 +243,7 @@ HEALTHY, SICK = ({"event": "beat", "serving": serving} for serving in (True, Fal
     [
         ([], [ALIVE, SICK], 300, "process did not start in time"),
         ([WARM, READY], [], 3, "process does not answer"),
-        ([WARM, READY], [ALIVE], 60, "process does not answer"),
+        ([WARM, READY, HEALTHY], [ALIVE], 60, "process does not answer"),
         ([WARM, READY], [ALIVE, SICK], 30, "process is not healthy"),
         ([WARM], [ALIVE, SICK], 1000, None),  # it waits for the others
         ([WARM, READY], [ALIVE, HEALTHY], 1000, None),

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import re
 import weakref
-from types import SimpleNamespace
 from unittest.mock import AsyncMock, Mock
 
 import grpc
@@ -20,7 +19,6 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError, TooManyCallsError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport import interceptor as module
 from farpoint_server.transport.interceptor import (
     LOAD_KEY,
     PERIOD_S,
@@ -159,13 +157,6 @@ def no_request():
     yield
     request_context.variable.reset(before[0])
     request_context.caller.reset(before[1])
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
-    return now
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.arguments import ReadArguments, SampleArguments
+from farpoint.cli.arguments import ReadArguments, SampleArguments, check_positive
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
@@ -31,8 +31,13 @@ class Options(SampleArguments):
     bounds: Bounds = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise InvalidArgumentError(f"--jobs must be 1 or more, got {self.jobs}", field="jobs")
+        for flag, value in (
+            ("--jobs", self.jobs),
+            ("--decoder-memory", self.decoder_memory),
+            ("--decoder-seconds", self.decoder_seconds),
+        ):
+            if value is not None:
+                check_positive(flag, value)
         workers = self.jobs or min(os.cpu_count() or 1, _MAX_WORKERS)
         method = _method(self)
         vars(self).update(  # the class is frozen
@@ -122,8 +127,4 @@ def _memory_bytes(gigabytes: float | None, workers: int) -> int:
     """Memory of each decoder; 0 if the machine's memory is unknown."""
     if gigabytes is None:
         return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
-    if gigabytes <= 0:
-        raise InvalidArgumentError(
-            f"--decoder-memory must be above 0, got {gigabytes:g}", field="decoder_memory"
-        )
     return int(gigabytes * 1e9)

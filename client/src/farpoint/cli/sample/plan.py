@@ -103,6 +103,8 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
     if word == STDIN:
         return [Input(STDIN, PurePosixPath("stdin"))]
     path = Path(word)
+    if not word:  # which pathlib takes for the current folder
+        raise InvalidArgumentError("IN must be a file, a folder or -, got ''", field="inputs")
     if path.is_dir() and not (path / "metadata.yaml").exists():  # no recording of ROS
         pattern = "**/*" if recursive else "*"
         inside = sorted(p for p in path.glob(pattern) if p.is_file() and is_cloud_file(p))
