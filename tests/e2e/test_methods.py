@@ -141,7 +141,7 @@ WRONG = {
     "a grid without a size": (["--method", "voxel-grid"], "needs --voxel-size"),
     "a number for a grid": (
         ["--method", "voxel-grid", "--voxel-size", "1", "-m", "5"],
-        "-m goes with no voxel grid",
+        "-m must be left out with --method voxel-grid",
     ),
     "a seed of no random rows": (["-m", "5", "--seed", "1"], "--seed goes with --method random"),
     "a radius of random rows": (

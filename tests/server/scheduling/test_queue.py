@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.lane import CostModel
-from farpoint_server.scheduling.queue import QUANTUM_NS, Job, JobQueue, RoundRobin
+from farpoint_server.scheduling.lane import QUANTUM_NS, CostModel, Job, JobQueue, RoundRobin
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:

@@ -17,8 +17,8 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server import request_context
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.interceptor import (
     LOAD_KEY,
     PERIOD_S,
@@ -27,7 +27,7 @@ from farpoint_server.transport.interceptor import (
     log_end,
     request_id_of,
 )
-from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight, Outgoing
+from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight
 
 
 async def fail(request, context):  # noqa: ARG001

@@ -21,23 +21,24 @@ from farpoint_server.errors import (
     OverloadedError,
     TooManyCallsError,
 )
-from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.pipeline import Pipeline
-from farpoint_server.transport import limits as module
+from farpoint_server.services.pipeline import (
+    RECEIVE_S,
+    TURN_S,
+    FairSemaphore,
+    Pipeline,
+    Receiver,
+)
+from farpoint_server.transport import admission as module
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
-    RECEIVE_S,
-    TURN_S,
     WATCHES,
     CallLimits,
     CallSlots,
-    FairSemaphore,
     InFlight,
     OpenCall,
-    Outgoing,
-    Receiver,
     RefusalLog,
 )
 from farpoint_server.transport.sockets import close_connection
@@ -140,11 +141,12 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     outgoing, context = Outgoing(admission), CallContext()
     gc.disable()
     try:
-        OpenCall(context, InFlight(), None, outgoing).answer(context, b"answer")
+        call = OpenCall(context, InFlight(), None, outgoing)
+        call.response = outgoing.send(context, b"answer")
         assert admission.bytes == 6
         context.end()
         freed = weakref.ref(context)
-        del context
+        del context, call
         assert freed() is None
     finally:
         gc.enable()
@@ -174,16 +176,14 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     [
         (b"four", 4),
         (error_details_pb2.ErrorInfo(reason="seven.."), 9),
-        (None, 0),
         ("of no known size", 0),
     ],
 )
-@pytest.mark.parametrize("counts", [True, False])
-async def test_what_an_answer_counts(answer, size, counts):
+async def test_what_an_answer_counts(answer, size):
     admission, context = Admission(10, 100, 1), CallContext()
-    outgoing = Outgoing(admission) if counts else None
-    OpenCall(context, InFlight(), None, outgoing).answer(context, answer)
-    assert admission.bytes == size * counts
+    outgoing = Outgoing(admission)
+    OpenCall(context, InFlight(), None, outgoing).response = outgoing.send(context, answer)
+    assert admission.bytes == size
     context.end()
     assert admission.bytes == 0
 

@@ -15,7 +15,7 @@ from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server

@@ -7,7 +7,7 @@ import pytest
 from farpoint_server import request_context
 from farpoint_server.errors import CallerShareError, OverloadedError
 from farpoint_server.observability.metrics import reason_of
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 
 
 def make(**bounds) -> Admission:
