@@ -47,16 +47,6 @@ async def test_async_samples_equal_sync_ones(server, client, cloud):
     assert [len(s) for s in many[4]] == [3, 4]
 
 
-def test_an_async_client_is_made_without_a_loop(server, cloud):
-    client = farpoint.AsyncClient(server.target)
-
-    async def use():
-        async with client:
-            return await client.sample(cloud, 3)
-
-    assert len(asyncio.run(use())) == 3
-
-
 async def test_an_unused_async_client_closes():
     async with farpoint.AsyncClient():
         pass

@@ -3,11 +3,13 @@
 import socket
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent import futures
 
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import Message
 from tests.client.conftest import serving
 
 import farpoint
@@ -17,7 +19,7 @@ from farpoint.v1 import admin_pb2_grpc, sampling_pb2_grpc
 MAX_ATTEMPTS = 4
 
 
-class AdminServer(admin_pb2_grpc.AdminServiceServicer):
+class AwayServer(admin_pb2_grpc.AdminServiceServicer, sampling_pb2_grpc.SamplingServiceServicer):
     """Counts attempts and is always unavailable."""
 
     def __init__(self) -> None:
@@ -29,11 +31,17 @@ class AdminServer(admin_pb2_grpc.AdminServiceServicer):
 
     GetMemory = TrimMemory = LoadModel = UnloadModel = _fail
 
+    def SampleStream(self, requests, context) -> Iterator[Message]:  # noqa: N802
+        yield self._fail(next(requests), context)
+
 
 @pytest.fixture
 def admin():
-    servicer = AdminServer()
-    with serving((admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer)) as target:
+    servicer = AwayServer()
+    with serving(
+        (admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer),
+        (sampling_pb2_grpc.add_SamplingServiceServicer_to_server, servicer),
+    ) as target:
         servicer.target = target
         yield servicer
 
@@ -50,10 +58,11 @@ def test_every_admin_method_is_tested():
         (lambda client: client.trim_memory(), {"TrimMemory": 1}),
         (lambda client: client.load_model("encoder"), {"LoadModel": 1}),
         (lambda client: client.unload_model("encoder"), {"UnloadModel": 1}),
+        (lambda client: next(client.sample_stream([np.eye(3)], 1)), {"SampleStream": 1}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_changes_the_server_is_never_repeated(admin, call, attempts):
+def test_streams_and_changes_of_the_server_are_never_repeated(admin, call, attempts):
     with (
         farpoint.Client(admin.target, timeout=30) as client,
         pytest.raises(farpoint.UnavailableError),

@@ -145,6 +145,8 @@ def test_the_command_shows_memory_and_trims_it(admin_server):
     values = json.loads(run("--json").output)
     assert values["devices"][0]["device"] == "cpu"
     assert "MiB returned" in run("--trim").output
+    trims, _ = map(json.loads, run("--trim", "--json").output.splitlines())
+    assert trims["device"] == "cpu"
 
 
 CLOUDS = np.random.default_rng(5).normal(size=(8, 20_000, 3)).astype(np.float32)

@@ -10,7 +10,7 @@ from math import inf
 from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
 MIB = 1 << 20
-# A device is unhealthy after so many batches out of memory in so many seconds.
+# Batches out of memory, and the seconds within which they make a device unhealthy.
 OOMS, OOMS_S = 3, 60.0
 
 
@@ -75,7 +75,7 @@ class TrimPolicy:
             last_work: When the last batch ended.
         """
         limits, available = self.thresholds, headroom.free + stats.reserved
-        # A load that fills the device by itself would fill it again after each trim.
+        # Without this, a load that fills the device by itself would be trimmed again and again.
         others_took = available < self._available - limits.min_trim_bytes
         self._available = max(self._available, available)
         if not self.is_due(now):
@@ -92,7 +92,7 @@ class TrimPolicy:
     def trimmed(
         self, now: float, reason: Reason, before: Stats, left: Stats, headroom: Headroom
     ) -> None:
-        """Records the time of a trim and what it could not release, which is not tried again.
+        """Records the time of a trim and the bytes that it could not release.
 
         Args:
             now: When it began.
@@ -102,7 +102,7 @@ class TrimPolicy:
             headroom: The whole device's, before it.
         """
         self._last_trim = now
-        # Without the memory that other threads freed meanwhile: the next trim can release it.
+        # Memory that other threads freed meanwhile is left to the next trim.
         stayed = before.releasable - (before.reserved - left.reserved)
         self._kept = min(left.releasable, max(0, stayed))
         if reason in (Reason.HARD, Reason.ROOM):

@@ -14,8 +14,8 @@ from farpoint_server.models.batching import Cloud, groups, padded, split
 
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.
 NEIGHBORHOOD_TENSORS = 8
-# A forward pass on one core: calling its layers, and per byte of its widest stage. Within a quarter
-# for the encoder that comes with farpoint_models, from 10 to 16 384 points (CPU time, AMD EPYC).
+# A forward pass on one core: its layers, and each byte of its widest stage. Within a quarter for
+# the shipped encoder, from 10 to 16,384 points (CPU time, AMD EPYC).
 FORWARD_NS, BYTE_NS = 5_000_000, 2.4
 # Assumed speed of a GPU over a CPU until its batches are measured; not measured itself.
 GPU_SPEED = 10
@@ -26,9 +26,9 @@ class EncodeWork(SoloWork[list[StageOutput]]):
     """One Encode request.
 
     Args:
-        encoders: The encoder for each device; which one runs is settled by the engine.
-        clouds: What is encoded.
-        cost_key: The model's: its time is predicted apart from that of others.
+        encoders: A copy of the encoder on each device.
+        clouds: The input.
+        cost_key: Of the model, whose time is predicted separately.
     """
 
     encoders: Mapping[torch.device, DensityEncoder]
@@ -55,7 +55,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of its longest cloud alone, to which a request can be cut."""
+        """Bytes of its longest cloud, the smallest part of a request."""
         return self._bytes_of(int(self.clouds.lengths.max()))
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[list[StageOutput]]:

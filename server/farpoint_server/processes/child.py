@@ -32,9 +32,9 @@ class Limits(NamedTuple):
     check_s: float = 1.0
     start: int = 300
     frozen: int = 3
-    """Checks without a sign of life of the process."""
+    """Checks without a message of the process."""
     stuck: int = 60
-    """Checks without one of its event loop."""
+    """Checks without a heartbeat of its event loop."""
     sick: int = 30
     """Heartbeats of a process that is not healthy."""
     pause_s: float = 0.5
@@ -88,7 +88,7 @@ class Child:
                 stderr=log_descriptor,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **to_environment(slot, settings)},
-                # Ctrl-C reaches all that is in the terminal's foreground; the second one cuts off.
+                # Ctrl-C reaches the whole foreground of a terminal; the supervisor forwards it.
                 start_new_session=True,
             )
         except BaseException:
@@ -162,13 +162,13 @@ class Child:
             reason = self.check()
         log.error(reason, process=self.index, pid=self.process and self.process.pid)
         if reason == UNHEALTHY:
-            # It may hold calls that it can answer still.
+            # It may still answer calls.
             self.signal(signal.SIGTERM)
             await asyncio.sleep(drain_s(settings))
         self.signal(signal.SIGKILL)
 
 
-# Less than the checks after which the supervisor kills a silent process.
+# Less than `Limits.frozen` checks.
 BEAT_S = 1.0
 
 
@@ -178,7 +178,7 @@ class Link:
     Args:
         end: The socket, which the supervisor has handed over.
         is_serving: Whether the process is healthy; sent with each beat.
-        beat_s: Seconds between two signs of life.
+        beat_s: Seconds between two heartbeats.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Link:
         self._send("ready", fields=fields, pid=os.getpid())
 
     def _live(self) -> None:
-        # On a thread: an event loop may be busy for seconds in a process that is not frozen.
+        # On a thread: the event loop of a healthy process may be busy for seconds.
         while True:
             self._send("alive")
             time.sleep(self._beat_s)

@@ -39,11 +39,11 @@ class ReplicaContext(HttpContext):
     """
 
     def __init__(self, ray: Any, messages: AsyncIterator[bytes]) -> None:
-        # Ray hands no deadline on: its proxy cancels the call when the caller's time is over.
+        # Ray passes no deadline: its proxy cancels the call when the deadline passes.
         super().__init__(tuple(ray.invocation_metadata()), ray.peer(), None, messages.__anext__)
         self._ray = ray
         self._messages = messages
-        # One at a time: a reader that falls behind holds the handler up.
+        # One at a time: a slow reader delays the handler.
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(1)
 
     async def read(self) -> Any:
@@ -100,7 +100,7 @@ class Replica:
     """
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
-        # Later than in a process of our own: Ray has started threads, which keep their arenas.
+        # Too late for threads that Ray has started, which keep their arenas.
         host.detect().set_options(os.environ)
         if set(settings.device) != {"cpu"}:
             environment.settle(os.environ)

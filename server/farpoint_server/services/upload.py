@@ -21,8 +21,8 @@ from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.scheduling.admission import Reservation
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Reservation
 from farpoint_server.transport.handlers import Context
 
 # A sender that is silent for this long would hold its memory for nothing, and so would one that

@@ -24,16 +24,10 @@ from farpoint_server.errors import (
     status_of,
 )
 from farpoint_server.request_context import Fields
+from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits import (
-    CallLimits,
-    CallSlots,
-    InFlight,
-    OpenCall,
-    Outgoing,
-    RefusalLog,
-)
+from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
 from farpoint_server.transport.tracing import Tracing
 
 REQUEST_ID_KEY = "x-request-id"
@@ -177,6 +171,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
     def _guard_request(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
         method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
+        outgoing = self._outgoing
         end_request, tracing = partial(metrics.end_request, rpc), self._tracing
 
         async def guarded(request: Any, context: Context) -> Any:
@@ -186,9 +181,10 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
-                call = OpenCall(context, self._in_flight, slots, self._outgoing)
+                call = OpenCall(context, self._in_flight, slots, outgoing)
                 answer = await behavior(request, context)
-                call.answer(context, answer)
+                if outgoing is not None and answer is not None:
+                    call.response = outgoing.send(context, answer)
                 log_end(arrived)
                 return answer
             except (asyncio.CancelledError, grpc.aio.InternalError):

@@ -57,14 +57,14 @@ CONTENTS = {
     "b.csv": (b"x,y,z\n", "0 points"),
     "c.csv": (b"1,2\n3,4\n", "three columns or more, got 2"),
     "d.csv": (b"1,2,3\n3,4\n", "point 1 has 2 columns, the first one 3"),
-    "e.csv": (b"1,2,3\n3,four,5\n", "the column y .* no number"),
+    "e.csv": (b"1,2,3\n3,four,5\n", "the column y must hold numbers"),
     "f.csv": (b"lon,lat,h\n1,2,3\n", "no x, y, z among the fields lon, lat, h"),
     "g.csv": (b"x,y,z\n1,2,3,4\n", "3 names for 4 columns"),
-    "h.csv": (b"1,2,3\n4,,6\n", "column y .* no number: '' at point 1"),
+    "h.csv": (b"1,2,3\n4,,6\n", "column y must hold numbers, got '' at point 1"),
     "i.csv": (b"x,y,z\n1,2,3\n4,5,6,\n", "point 1 has 4 columns"),
     "a.xyz": (b"3\n1 2 3\n4 5 6\n", "3 points announced, 2 found"),
     "b.xyz": (b"1 2 3\n4 5 6 7\n", "point 1 has 4 columns, the first one 3"),
-    "c.xyz": (b"1 2 3\n1_0 5 6\n", "no number: '1_0'"),
+    "c.xyz": (b"1 2 3\n1_0 5 6\n", "must hold numbers, got '1_0'"),
     "d.xyz": (b"\x001 2 3\n", "expected text in UTF-8"),
     "a.bin": (bytes(40), "rows of 4 float32, got 40 bytes: name the columns"),
     "b.bin": (b"", "0 points"),
@@ -92,7 +92,9 @@ def test_contents(tmp_path, name):
     assert raised.value.path == tmp_path / name
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
+    with pytest.raises(farpoint.CloudFileError, match="or a rosbag2 folder"):
+        read_cloud(tmp_path)
     with pytest.raises(FileNotFoundError, match="No such file") as raised:
         read_cloud(tmp_path / "absent.ply")
     assert isinstance(raised.value, farpoint.CloudFileError)

@@ -56,25 +56,14 @@ def patched(name, *changes):
     return bytes(data)
 
 
+FEET = "plane_state_plane_feet.laz"
 LIES = {
     "records": ("simple.las", [(100, "<I", 250_000_000)], "250000000 records announced"),
     "points": ("simple.las", [(107, "<I", 4_000_000_000)], "4000000000 points of 34 bytes"),
     "begin": ("simple.las", [(96, "<I", 1 << 31)], "points begin at 2147483648"),
-    "compressed points": (
-        "plane_state_plane_feet.laz",
-        [(107, "<I", 4_000_000_000)],
-        "announced in . chunks",
-    ),
-    "position of chunks": (
-        "plane_state_plane_feet.laz",
-        [(878, "<q", 59_337)],
-        "chunks is announced at 59337, the file has 59344",
-    ),
-    "chunks": (
-        "plane_state_plane_feet.laz",
-        [(59_334, "<I", 1 << 31)],
-        "2147483648 chunks announced",
-    ),
+    "compressed points": (FEET, [(107, "<I", 4_000_000_000)], "announced in . chunks"),
+    "position of chunks": (FEET, [(878, "<q", 59_337)], "at 59337, the file has 59344"),
+    "chunks": (FEET, [(59_334, "<I", 1 << 31)], "2147483648 chunks announced"),
     "extended": (
         "image_lattice_part.las",
         [(243, "<I", 1 << 30), (235, "<Q", 99)],

@@ -17,8 +17,8 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Admission
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from tests.support.rpc import METHOD, serving
+from tests.support.scheduling import until
 from tests.support.servers.asgi import ask
 
 from farpoint_server import errors
@@ -47,11 +48,7 @@ async def call(registry):
 async def is_counted(registry, code):
     """A call is counted when it has ended, which its caller may know a moment earlier."""
     labels = {"rpc": RPC, "code": code}
-    for _ in range(500):
-        if registry.get_sample_value("farpoint_rpcs_total", labels) == 1:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"no call ended with {code}")
+    await until(lambda: registry.get_sample_value("farpoint_rpcs_total", labels) == 1)
 
 
 async def test_a_served_call_is_counted_with_its_phases(call, registry):

@@ -20,8 +20,7 @@ from farpoint_server.errors import (
     OverloadedError,
 )
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Lane, Watchdog
-from farpoint_server.scheduling.queue import Job, JobQueue
+from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Job, JobQueue, Lane, Watchdog
 
 POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 

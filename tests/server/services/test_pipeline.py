@@ -19,13 +19,13 @@ from farpoint_server.errors import TooLargeError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
     Pipeline,
     SampleCall,
 )
+from farpoint_server.transport.admission import Admission
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
 LARGE = INLINE_FLOAT32_BYTES // 12 + 1

@@ -5,8 +5,8 @@ import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.upload import BYTES_PER_S, receive_points
+from farpoint_server.transport.admission import Admission
 
 
 class Sender:

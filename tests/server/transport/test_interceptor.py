@@ -4,7 +4,6 @@ import asyncio
 import gc
 import re
 import weakref
-from types import SimpleNamespace
 from unittest.mock import AsyncMock, Mock
 
 import grpc
@@ -18,9 +17,8 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server import request_context
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport import interceptor as module
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.interceptor import (
     LOAD_KEY,
     PERIOD_S,
@@ -29,15 +27,11 @@ from farpoint_server.transport.interceptor import (
     log_end,
     request_id_of,
 )
-from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight, Outgoing
+from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight
 
 
 async def fail(request, context):  # noqa: ARG001
     raise KeyError("a secret of the server")
-
-
-async def refuse(request, context):  # noqa: ARG001
-    raise OverloadedError("full", retry_ms=5)
 
 
 async def echo(request, context):  # noqa: ARG001
@@ -159,13 +153,6 @@ def no_request():
     yield
     request_context.variable.reset(before[0])
     request_context.caller.reset(before[1])
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
-    return now
 
 
 @pytest.fixture

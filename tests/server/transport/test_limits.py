@@ -4,16 +4,15 @@ import asyncio
 import gc
 import socket
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
-from types import SimpleNamespace
 
 import grpc
 import pytest
-import structlog
 from google.rpc import error_details_pb2
 from structlog.testing import capture_logs
 from tests.support.rpc import METHOD, CallContext, serving
+from tests.support.scheduling import until
 
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import (
@@ -22,23 +21,24 @@ from farpoint_server.errors import (
     OverloadedError,
     TooManyCallsError,
 )
-from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.pipeline import Pipeline
-from farpoint_server.transport import limits as module
+from farpoint_server.services.pipeline import (
+    RECEIVE_S,
+    TURN_S,
+    FairSemaphore,
+    Pipeline,
+    Receiver,
+)
+from farpoint_server.transport import admission as module
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
-    RECEIVE_S,
-    TURN_S,
     WATCHES,
     CallLimits,
     CallSlots,
-    FairSemaphore,
     InFlight,
     OpenCall,
-    Outgoing,
-    Receiver,
     RefusalLog,
 )
 from farpoint_server.transport.sockets import close_connection
@@ -64,7 +64,6 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
     ],
 )
 def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
-    """Half of all requests are one caller's, unless the settings say otherwise."""
     limits = CallLimits(total=10, per_caller=None, retry_ms=1)
     enter(limits.of(rpc), "a", most)
     with pytest.raises(TooManyCallsError, match=f"at most {most}"):
@@ -142,11 +141,12 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     outgoing, context = Outgoing(admission), CallContext()
     gc.disable()
     try:
-        OpenCall(context, InFlight(), None, outgoing).answer(context, b"answer")
+        call = OpenCall(context, InFlight(), None, outgoing)
+        call.response = outgoing.send(context, b"answer")
         assert admission.bytes == 6
         context.end()
         freed = weakref.ref(context)
-        del context
+        del context, call
         assert freed() is None
     finally:
         gc.enable()
@@ -176,16 +176,14 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     [
         (b"four", 4),
         (error_details_pb2.ErrorInfo(reason="seven.."), 9),
-        (None, 0),
         ("of no known size", 0),
     ],
 )
-@pytest.mark.parametrize("counts", [True, False])
-async def test_what_an_answer_counts(answer, size, counts):
+async def test_what_an_answer_counts(answer, size):
     admission, context = Admission(10, 100, 1), CallContext()
-    outgoing = Outgoing(admission) if counts else None
-    OpenCall(context, InFlight(), None, outgoing).answer(context, answer)
-    assert admission.bytes == size * counts
+    outgoing = Outgoing(admission)
+    OpenCall(context, InFlight(), None, outgoing).response = outgoing.send(context, answer)
+    assert admission.bytes == size
     context.end()
     assert admission.bytes == 0
 
@@ -198,13 +196,6 @@ def cut(monkeypatch):
     return closed
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr("time.monotonic", lambda: now.s)
-    return now
-
-
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
     refusals: list[str] = []
     sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
@@ -214,7 +205,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
     sending.look()
     assert (cut, refusals) == ([], [])
     clock.s += 0.2
-    with structlog.testing.capture_logs() as log:
+    with capture_logs() as log:
         sending.look()
         sending.look()
     assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
@@ -370,7 +361,7 @@ def turns():
 
 @pytest.fixture
 async def channel(turns):
-    """To a server whose one method receives for itself."""
+    """A channel to a server whose only method receives its own message."""
 
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
         return str(len(await turns.receive(context))).encode()
@@ -379,32 +370,15 @@ async def channel(turns):
         yield channel
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0.005)
-
-
-async def test_a_call_without_a_message_is_refused(channel):
-    assert await channel.unary_unary(METHOD)(b"hello") == b"5"
-
-    async def nothing():
-        return
-        yield
-
-    calls = [channel.stream_unary(METHOD)(nothing()) for _ in range(20)]
-    assert [await call.code() for call in calls] == [grpc.StatusCode.INVALID_ARGUMENT] * 20
-    assert await calls[0].details() == "request: expected one message, got none"
-
-
 async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
-    with structlog.testing.capture_logs() as log:
+    with capture_logs() as log:
         calls = [channel.stream_unary(METHOD)() for _ in range(50)]
         await asyncio.gather(*(call.wait_for_connection() for call in calls))
         # Answered after all that was sent before: the server has begun those calls.
         await channel.unary_unary(METHOD)(b"hello")
         for call in calls:
             call.cancel()
-        await asyncio.wait_for(until(lambda: len(log) == 51), 30)
+        await until(lambda: len(log) == 51)
     assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
 
 

@@ -2,13 +2,11 @@
 
 import hashlib
 import os
-from types import SimpleNamespace
 
 import pytest
 import structlog
 
 from farpoint_server.errors import StartError
-from farpoint_server.transport import reloading
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.tokens import REVOKE_AFTER_S, TokenFile, parse_tokens
 
@@ -27,13 +25,6 @@ def test_a_change_behind_a_link_counts(tmp_path):
     link.unlink()
     link.symlink_to("two")
     assert watched.get() == 2
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=50.0)
-    monkeypatch.setattr(reloading, "time", SimpleNamespace(monotonic=lambda: now.s))
-    return now
 
 
 def test_without_a_time_the_last_good_content_stays_for_ever(tmp_path, clock):

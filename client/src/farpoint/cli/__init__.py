@@ -7,6 +7,7 @@ import sys
 
 def main() -> None:
     """Entry point of the command."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one line
     gc.set_threshold(100_000)  # imports make many objects, all of which stay
     try:
         from farpoint.cli.app import main as run

@@ -96,7 +96,7 @@ def memory(
 
     with connection.connect(timeout) as client:
         if trim:
-            view.trim(client)
+            view.trim(client, as_json=as_json)
         view.show(client.memory(), as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """Options of `farpoint sample`, `farpoint info` and `farpoint bench`, without their code."""
 
 # ruff: noqa: RUF009 - `_option` makes a field
+import math
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -17,6 +18,14 @@ Select: TypeAlias = Literal["first", "nearest-mean"]
 def _option(words: str, text: str, default: Any = None) -> Any:
     """A field with its flags, the name of its value and its help, for `Parser.add_fields`."""
     return field(default=default, metadata={"option": (words, text)})
+
+
+def check_positive(flag: str, value: float) -> None:
+    """Raises InvalidArgumentError unless the value of a flag is a finite number above 0."""
+    if not 0 < value < math.inf:
+        raise InvalidArgumentError(
+            f"{flag} must be a finite number above 0, got {value:g}", field=flag
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +145,7 @@ class BenchArguments:
             *(("--processes", self.processes), *(("--rate", rate) for rate in self.rate or ())),
         )
         for flag, value in positive:
-            if not value > 0:
-                raise InvalidArgumentError(
-                    f"{flag} must be above 0, got {value:g}", field="options"
-                )
+            check_positive(flag, value)
         if not 1 <= self.percentile <= 100:
             raise InvalidArgumentError(
                 f"--percentile must be from 1 to 100, got {self.percentile:g}", field="options"

@@ -14,12 +14,11 @@ def show(memory: Memory, *, as_json: bool) -> None:
     print(_as_json(memory) if as_json else _as_text(memory))
 
 
-def trim(client: Client) -> None:
+def trim(client: Client, *, as_json: bool) -> None:
     """Makes the server return cached memory and prints how much."""
     for done in client.trim_memory():
-        print(
-            f"{_name(done)}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
-        )
+        text = f"{_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
+        print(json.dumps(asdict(done)) if as_json else f"{_name(done)}: {text}")
 
 
 def _name(of: DeviceMemory | Trim) -> str:

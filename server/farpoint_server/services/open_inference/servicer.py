@@ -24,6 +24,7 @@ from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
+from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.handlers import (
     Answer,
     Context,
@@ -32,7 +33,7 @@ from farpoint_server.transport.handlers import (
     refusals,
     unary_methods,
 )
-from farpoint_server.transport.limits import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 EXTENSIONS = (

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.scheduling.admission import Admission, Reservation
+from farpoint_server.transport.admission import Admission, Reservation
 
 # Unpacked at a time: some milliseconds.
 PIECE_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from tests.support.servers.asgi import AsgiCaller
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.http import body as module
 from farpoint_server.transport.http.body import Body, BodyLimits
 

@@ -19,7 +19,7 @@ from tests.support.servers.asgi import AsgiCaller, ask
 from farpoint_server import request_context
 from farpoint_server.codec import json_form
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits

@@ -5,13 +5,13 @@ import re
 from dataclasses import dataclass, field
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.arguments import ReadArguments, SampleArguments
+from farpoint.cli.arguments import ReadArguments, SampleArguments, check_positive
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds
 
-# More decoders than that have the server wait for none, and the disk for all.
+# With more decoders all wait for the disk.
 _MAX_WORKERS = 4
 # Of the memory that is available, for all decoders together.
 _DECODER_SHARE = 0.5
@@ -31,8 +31,13 @@ class Options(SampleArguments):
     bounds: Bounds = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise InvalidArgumentError(f"--jobs must be 1 or more, got {self.jobs}", field="jobs")
+        for flag, value in (
+            ("--jobs", self.jobs),
+            ("--decoder-memory", self.decoder_memory),
+            ("--decoder-seconds", self.decoder_seconds),
+        ):
+            if value is not None:
+                check_positive(flag, value)
         workers = self.jobs or min(os.cpu_count() or 1, _MAX_WORKERS)
         method = _method(self)
         vars(self).update(  # the class is frozen
@@ -65,10 +70,14 @@ def _amount(given: SampleArguments) -> int | float:
     text, is_grid = given.samples, given.method == "voxel-grid"
     if text is None:
         if given.radius is None and not is_grid:
-            raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
+            raise InvalidArgumentError(
+                "the number of points is missing: give -m or --radius", field="m"
+            )
         return 1.0
     if is_grid:
-        raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
+        raise InvalidArgumentError(
+            "-m must be left out with --method voxel-grid: --voxel-size decides", field="m"
+        )
     share = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*%", text)
     if share and 0 < float(share[1]) <= 100:
         return float(share[1]) / 100
@@ -122,8 +131,4 @@ def _memory_bytes(gigabytes: float | None, workers: int) -> int:
     """Memory of each decoder; 0 if the machine's memory is unknown."""
     if gigabytes is None:
         return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
-    if gigabytes <= 0:
-        raise InvalidArgumentError(
-            f"--decoder-memory must be above 0, got {gigabytes:g}", field="decoder_memory"
-        )
     return int(gigabytes * 1e9)

@@ -32,7 +32,7 @@ class Task:
     Attributes:
         output: a path; None is JSON lines on stdout, or no more than indices or a picture.
         picture: where to draw.
-        problem: why it cannot be done; the other tasks are.
+        problem: why it is not done; the other tasks are done.
         label: the name of the files next to the output; None is the output's name.
     """
 
@@ -84,11 +84,11 @@ def _check(options: Options) -> None:
         raise InvalidArgumentError("standard input can be read once", field="inputs")
     if has_stdin and options.read.format is None:
         raise InvalidArgumentError(
-            "standard input has no suffix: say its format, as in --format .las", field="format"
+            "standard input has no suffix: name its format, as in --format .las", field="format"
         )
     if not (options.output or options.picture or (options.indices and not has_stdin)):
         raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes next to files",
+            "the output is missing: give -o OUT, --picture OUT.png, or --indices for files",
             field="output",
         )
 
@@ -103,6 +103,8 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
     if word == STDIN:
         return [Input(STDIN, PurePosixPath("stdin"))]
     path = Path(word)
+    if not word:  # which pathlib takes for the current folder
+        raise InvalidArgumentError("IN must be a file, a folder or -, got ''", field="inputs")
     if path.is_dir() and not (path / "metadata.yaml").exists():  # no recording of ROS
         pattern = "**/*" if recursive else "*"
         inside = sorted(p for p in path.glob(pattern) if p.is_file() and is_cloud_file(p))
