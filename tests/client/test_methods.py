@@ -8,7 +8,7 @@ import pytest
 import farpoint
 from farpoint import InvalidArgumentError, PoissonDisk, RandomSampling, VoxelGrid
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2, voxel_grid_pb2
+from farpoint.v1 import tensor_pb2
 
 CLOUD = np.zeros((4, 3), np.float32)
 
@@ -20,27 +20,6 @@ def answer(*rows: int, **fields) -> pb.SampleResponse:
         data=np.array(rows, "<i4").tobytes(),
     )
     return pb.SampleResponse(indices=indices, lengths=[len(rows)], **fields)
-
-
-def test_a_voxel_grid_is_sent(client, server):
-    server.answer = answer(0, 2)
-    sample = client.sample(CLOUD, method=VoxelGrid(0.5, "nearest_mean", (1, 2, 3)))
-    (request,) = server.requests
-    assert request.method == pb.SAMPLING_METHOD_VOXEL_GRID
-    assert request.voxel_grid == voxel_grid_pb2.VoxelGrid(
-        voxel_size=0.5, selection=voxel_grid_pb2.VOXEL_SELECTION_NEAREST_MEAN, origin=[1, 2, 3]
-    )
-    assert not request.return_distances
-    assert [*request.sample_counts, *request.start_indices] == []
-    assert sample.indices.tolist() == [0, 2]
-
-
-def test_random_rows_are_sent(client, server):
-    server.answer = answer(3, 1)
-    client.sample(CLOUD, 2, method=RandomSampling(np.int64(9)))
-    (request,) = server.requests
-    assert (request.method, list(request.seeds)) == (pb.SAMPLING_METHOD_RANDOM, [9])
-    assert list(request.sample_counts) == [2]
 
 
 def test_means_that_do_not_fit_are_an_error(client, server):
