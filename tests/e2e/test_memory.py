@@ -72,7 +72,7 @@ def test_a_burst_is_given_back_when_the_server_is_idle(start):
         client.close()
 
 
-def test_get_memory_says_what_the_device_holds(admin):
+def test_get_memory_reports_what_the_device_holds(admin):
     admin.sample(CLOUD, 9)
     memory = admin.memory()
     assert memory.allocator_settings == ""

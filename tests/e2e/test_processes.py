@@ -128,7 +128,7 @@ def test_models_that_are_loaded_at_the_same_time_end_alike_in_all_processes(serv
 
 
 def test_a_process_that_is_killed_is_replaced(server):
-    """The new one knows the models that were loaded meanwhile, and the other one serves."""
+    """The new one has the models that were loaded since the start, and the other one serves."""
     load = admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT))
     with connections(server, 1) as channels:
         admin_pb2_grpc.AdminServiceStub(channels[0]).LoadModel(load)

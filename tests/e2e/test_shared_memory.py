@@ -92,7 +92,7 @@ def test_samples_are_those_of_a_cloud_that_is_sent(sharing, client, inline, dtyp
         np.testing.assert_array_equal(shared.indices, sent.indices)
 
 
-def test_a_caller_that_is_killed_in_mid_call_leaves_nothing(sharing, client):
+def test_a_caller_that_is_killed_during_a_call_leaves_nothing(sharing, client):
     before = sharing.descriptors()
     command = [sys.executable, "-c", CALLER, sharing.target, sharing.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
@@ -117,7 +117,7 @@ def test_memory_of_all_callers_is_limited(sharing, client):
         assert len(other.sample(CLOUD[:100], 1)) == 1
 
 
-def test_a_stream_takes_ranges_and_other_calls_say_that_they_do_not(sharing, client, inline):
+def test_a_stream_accepts_ranges_and_other_calls_refuse_them(sharing, client, inline):
     with Lease(client._memory, CallContext(None)) as lease, sharing.server.connected() as stub:
         place = shared_memory_pb2.SharedMemoryRange(region=lease.share([CLOUD]))
         points = tensor_pb2.Tensor(data_type=1, shape=CLOUD.shape, shared_memory=place)

@@ -68,7 +68,7 @@ class Page:
         self.cdp("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, address: str, fragment: str = "") -> None:
-        """Loads the page anew, also where only the fragment differs."""
+        """Loads the page again, also if only the fragment differs."""
         self.driver.get("about:blank")
         self.driver.get(f"http://{address}/#{fragment}")
 
@@ -107,7 +107,7 @@ class Page:
             self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
 
     def choose(self, group: str, value: str) -> None:
-        """Clicks a radio button, which lies over its own label."""
+        """Clicks a radio button, which covers its label."""
         selector = f'input[name="{group}"][value="{value}"]'
         self.driver.find_element("css selector", selector).click()
 

@@ -107,7 +107,7 @@ def send(channel: grpc.Channel, method: str, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("case", [name for name in ATTACKS if name != "stream"])
-def test_it_is_refused_and_nothing_large_is_made_of_it(case, server, channel):
+def test_it_is_refused_and_nothing_large_is_allocated(case, server, channel):
     method, raw, wrong = ATTACKS[case]
     good = channel.unary_unary(SAMPLE)
     good(GOOD)
