@@ -71,7 +71,7 @@ def broken():
     raise KeyError("the sensor")
 
 
-async def test_what_the_callers_clouds_raise_reaches_the_caller_after_the_answers(client, server):
+async def test_an_exception_of_the_clouds_is_raised_after_the_answers(client, server):
     items = client.sample_stream(broken(), 5)
     assert next(items).index == 0
     with pytest.raises(KeyError, match="the sensor"):
@@ -118,7 +118,7 @@ def limit(server):
     server.message_bytes = 2 << 20
 
 
-def test_what_is_above_the_limit_is_sent_in_pieces_below_it(client, server):
+def test_a_request_above_the_limit_is_sent_in_pieces_below_it(client, server):
     sample = client.sample([CLOUD, CLOUD[:9]], [5, 2], start=3)[0]
     assert sum(server.pieces) == 200_009 * 12
     assert max(server.pieces) <= 1 << 20
@@ -127,7 +127,7 @@ def test_what_is_above_the_limit_is_sent_in_pieces_below_it(client, server):
     assert sample.indices[0] == 3
 
 
-def test_what_is_below_the_limit_is_one_message(client, server):
+def test_a_request_below_the_limit_is_one_message(client, server):
     client.sample(CLOUD[:150_000], 2)
     assert server.pieces == []
 

@@ -224,7 +224,7 @@ def encrypted(path: Path, target: Path) -> None:
 
 
 def oversized(path: Path, target: Path) -> None:
-    """Its directory says that a record has 4 GB."""
+    """Its directory claims a record of 4 GB."""
     content = bytearray(path.read_bytes())
     entry = content.find(b"PK\x01\x02")
     content[entry + 24 : entry + 28] = b"\xfe\xff\xff\xff"

@@ -27,7 +27,9 @@ CPU = torch.device("cpu")
 
 
 async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> None:
-    """Loads a program in another process, with bounds of memory and time; runs it on the CPU.
+    """Loads a program in another process, with bounds of memory and time.
+
+    If `runs`, the program also runs there, on the CPU.
 
     Raises:
         ProgramError: it cannot be loaded or run there.

@@ -159,7 +159,7 @@ def test_libraries_are_loaded_with_their_first_use(statement):
     assert loaded(statement, *LIGHT[statement]) == []
 
 
-def test_type_checkers_see_what_there_is():
+def test_type_checkers_see_every_name():
     typed = re.findall(r"import (\w+) as \1$", Path(farpoint.__file__).read_text(), re.MULTILINE)
     assert sorted(typed) == farpoint.__all__
     for name in farpoint.__all__:

@@ -59,7 +59,7 @@ def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     found = list(dict.fromkeys(place for server in servers for place in _look_up(server)))
     if not found:
         raise UnavailableError(f"none of these names has an address: {target}")
-    # As for a single target: the name that proxies and certificates are asked for.
+    # The name for proxies and certificates, as with a single target.
     authority = (("grpc.default_authority", servers[0]),)
     if all(host.version == 4 for host, _ in found):
         return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), authority

@@ -34,7 +34,7 @@ SAMPLE = "/farpoint.v1.SamplingService/Sample"
 FIRST_PER_S, FACTOR, REFINEMENTS = 10.0, 1.5, 3
 # A generator that is later than this share of the target measures itself.
 _MAX_LATE = 0.25
-# A call that takes longer than so many times the target is not waited for.
+# Timeout of a call, in multiples of the target.
 _PATIENCE = 20
 _SIZE = re.compile(r"(\d+):(\d+)(?::(\d+(?:\.\d+)?))?")
 

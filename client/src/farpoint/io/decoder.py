@@ -128,7 +128,7 @@ class Decoder:
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
         try:
-            if self._is_starting:  # which takes no time of the file's
+            if self._is_starting:  # not in the time of the file
                 if not pipe.poll(_START_SECONDS):
                     process.kill()
                 pipe.recv()
