@@ -31,7 +31,7 @@ def open_regular(path: Path, error: type[Exception]) -> BinaryIO:
 
 
 FORMAT = "farpoint.density_encoder.v1"
-# The largest encoder that a config allows is smaller; what a file holds is read whole.
+# More than the largest encoder that a config allows; files are read whole.
 MAX_BYTES = 1 << 30
 
 

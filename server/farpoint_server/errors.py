@@ -128,7 +128,7 @@ class StartError(Exception):
     """The server cannot start with these settings on this machine; names the setting."""
 
 
-# Of a class without a row, that of the class it is derived from.
+# A class without a row has the status of its base class.
 STATUS: dict[type[BaseException], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -164,9 +164,9 @@ def status_of(error: Exception, request_id: str) -> status_pb2.Status:
 def clear_tracebacks(error: BaseException | None) -> None:
     """Clears the tracebacks of a handled error, whose frames hold the request.
 
-    gRPC keeps what `abort` raises, and a future keeps the error that it was given: circles, which
-    only the garbage collector undoes. It counts objects, not bytes, and does not run on a server
-    that is idle, so a refused request would stay in memory until many others have come.
+    gRPC keeps what `abort` raises, and a future keeps its error: reference cycles, which only the
+    garbage collector frees. It counts objects, not bytes, and does not run on an idle server, so a
+    refused request would stay in memory until many others have come.
     """
     while error is not None:
         error.__traceback__ = None

@@ -130,14 +130,14 @@ LOCAL = {"credentials": grpc.local_channel_credentials()}
     [({}, True), ({"checksums": False}, False), (LOCAL, False)],
     ids=["plain text", "declined", "a connection that finds damage"],
 )
-def test_checksums_are_asked_for_where_nothing_else_finds_damage(server, options, asked):
+def test_checksums_are_requested_where_nothing_else_finds_damage(server, options, asked):
     with farpoint.Client(server.target, **options) as client:
         client.sample(CHECKED, 2)
         list(client.sample_stream([CHECKED], 2))
     assert [request.return_checksums for request in server.requests] == [asked] * 2
 
 
-def test_a_server_that_knows_none_is_older_unless_they_are_required(server):
+def test_checksums_may_be_missing_unless_they_are_required(server):
     with farpoint.Client(server.target) as client:
         assert len(client.sample(CHECKED, 2).indices) == 2
     strict = pickle.loads(pickle.dumps(farpoint.Client(server.target, checksums=True)))
@@ -145,10 +145,10 @@ def test_a_server_that_knows_none_is_older_unless_they_are_required(server):
         strict.sample(CHECKED, 2)
 
 
-def test_one_that_does_not_fit_is_an_error_also_where_none_was_asked_for(server, client):
+def test_a_checksum_that_does_not_match_is_an_error_also_where_none_was_requested(server, client):
     client.sample(CHECKED, 2)
     server.answer = pb.SampleResponse()
     server.answer.CopyFrom(server.sampled(server.requests[0]))
     server.answer.distances.crc32c = 1
-    with pytest.raises(farpoint.DataLossError, match="checksum of 8 bytes does not fit"):
+    with pytest.raises(farpoint.DataLossError, match="checksum of 8 bytes does not match"):
         client.sample(CHECKED, 2)

@@ -76,7 +76,7 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
     Args:
         points: arrays, or objects of other libraries, see `_adapters`.
         attributes: the caller's; None is without.
-        own_attributes: whether such objects' own attributes stand in where the caller has none.
+        own_attributes: whether attributes of such objects are used if the caller gives none.
     """
     if isinstance(points, (str, bytes, os.PathLike)):
         raise InvalidArgumentError(

@@ -49,7 +49,7 @@ class PackedField:
     offset: int
     """Bytes from the beginning of the record."""
     dtype: DTypeLike
-    """Of any byte order: that of the cloud counts."""
+    """Its byte order is that of the cloud."""
     count: int = 1
     """Number of elements; 0 means 1."""
 
@@ -65,8 +65,8 @@ class PackedCloud:
     fields: Sequence[PackedField]
     """x, y and z, and any others."""
     data: Any
-    """Bytes, or what has some in one piece, as arrays of numpy and of the module array. Not copied:
-    it must not change before the answer to a call is there."""
+    """Bytes, or an object with a contiguous buffer, such as a numpy array. It is not copied: do not
+    change it before a call has returned."""
     point_step: int
     """Bytes from one point to the next of its row."""
     width: int
@@ -74,10 +74,10 @@ class PackedCloud:
     height: int = 1
     """Rows; 1 for a cloud without an order."""
     row_step: int = 0
-    """Bytes from one row to the next; 0 for rows with nothing between them."""
+    """Bytes from one row to the next; 0 for rows without gaps."""
     is_bigendian: bool = False
     _dtype: np.dtype[Any] = field(init=False)
-    """Of a record."""
+    """Type of a record."""
 
     @classmethod
     def from_ros(cls, message: PointCloud2Like) -> "PackedCloud":
@@ -161,7 +161,7 @@ class PackedCloud:
 
     @property
     def records(self) -> NDArray[Any]:
-        """(N,) structured; in place where rows have nothing between them.
+        """(N,) structured; in place where rows have no gaps.
 
         Of several fields of one name the first counts; those without a name are left out.
         """
@@ -212,13 +212,13 @@ class PackedCloud:
 
 
 def _view(data: Any) -> memoryview:
-    """The bytes of `data`, in place where it has some."""
+    """The bytes of `data`, in place if it has a buffer."""
     try:
         view = memoryview(bytes(data) if isinstance(data, (list, tuple)) else data)
         return view.cast("B") if view.nbytes else memoryview(b"")
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"data must be bytes in one piece, got {type(data).__name__}: {error}",
+            f"data must be contiguous bytes, got {type(data).__name__}: {error}",
             field="packed_cloud.data",
         ) from error
 

@@ -27,8 +27,8 @@ from farpoint_models.programs.manifest import (
 from farpoint_models.programs.program import Program, load_program
 
 TOLERANCE = 1e-5
-# Clouds, and points above the least that the manifest allows: of what is traced, which is like no
-# other size, such as 3; and of the samples that the module and the program are compared on.
+# Clouds, and points above the manifest's minimum: of the traced inputs, sizes unlike constants of a
+# module, such as 3; and of the samples on which module and program are compared.
 TRACED = (5, 61)
 SAMPLES = ((2, 33), (1, 97))
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\] as dynamic .* constant \((\d+)\)")
@@ -40,16 +40,15 @@ def export_program(module: nn.Module, manifest: Manifest, path: Path) -> Program
     Args:
         module: Takes the manifest's inputs in their order, and returns its outputs: one tensor, or
             any nest of them. It is put into evaluation mode.
-        manifest: What its tensors are; the limits of B, N and P are narrowed to what the graph
-            takes.
+        manifest: Of its tensors; the limits of B, N and P are narrowed to those of the graph.
         path: Of the archive, NAME.pt2.
 
     Returns:
         The program as the server will load it.
 
     Raises:
-        ProgramError: the module cannot be exported like that, calls what a server does not have,
-            or answers otherwise than the program.
+        ProgramError: the module cannot be exported, calls an unknown op, or differs from the
+            program.
     """
     if path.suffix != ".pt2":
         raise ProgramError(f"path: expected NAME.pt2, got {path.name}")

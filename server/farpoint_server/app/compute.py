@@ -1,4 +1,4 @@
-"""The engines of the devices, the scheduler before them, memory, and models."""
+"""Engines of the devices, the scheduler, memory and models."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -28,15 +28,12 @@ MAX_AT_ONCE = 8
 
 
 class Compute:
-    """Engines, schedulers and models: they run requests that are arrays; no network.
+    """Engines, schedulers and models, which run requests in the form of arrays.
 
     Attributes:
         devices: One for each engine.
-        engines: Those of the devices.
-        batchers: The queues before each of them.
-        batcher: The scheduler: the only one of these, or what chooses among them.
-        monitor: Of their memory, by one engine of each device.
-        models: Those that are loaded.
+        batchers: One for each engine.
+        batcher: The only batcher, or what chooses among several.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
 
     Raises:
@@ -85,11 +82,7 @@ class Compute:
         self._health.report("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
-        """Runs a first batch on each device, loads the models and starts to accept work.
-
-        Args:
-            models: As the settings `encoder` and `model` name them.
-        """
+        """Runs a first batch on each device, loads the models and starts to accept work."""
         for engine in self.engines:
             await engine.start()
         await self.models.load_all(models)
@@ -130,8 +123,9 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     own = slot.own_gpus(gpus)
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
-    threads = settings.cpu_threads or devices.cores_each(chosen, cores)
-    # That of the calling thread: small work runs on the event loop itself.
+    cpus = sum(device.type == "cpu" for device in chosen)
+    threads = settings.cpu_threads or max(1, cores // max(1, cpus))
+    # Of this thread: small work runs on the event loop.
     torch.set_num_threads(threads)
     gate, managers = Gate(), {}
     for device in dict.fromkeys(chosen):
@@ -145,7 +139,6 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
             report=structlog.get_logger("farpoint.memory").info,
             sharers=slot.count if device.type == "cpu" else slot.sharers(device, gpus),
         )
-    # Unless the settings say how the cores are used.
     is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
     at_once = min(threads, MAX_AT_ONCE) if is_shared else 1
     engines = []

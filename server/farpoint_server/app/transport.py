@@ -87,7 +87,7 @@ class Transport:
             metrics: At the port of HTTP.
             health: There and at the port of probes.
             load: Awaited when the ports of gRPC are known to be free.
-            warm: Awaited after it, before any port is open; None to check the ports first.
+            warm: Awaited after `load`, before any port opens; None to check the ports first.
 
         Returns:
             Addresses, for the log.

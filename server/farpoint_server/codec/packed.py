@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     """A validated description; its fields lie within `size` bytes."""
 
     data_type: DataType
-    """Of the points, once they are a tensor."""
+    """Of the points as a tensor."""
     axes: tuple[Axis, Axis, Axis]
     width: int
     height: int
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
     """The description of a packed cloud without its data; raises InvalidRequestError."""
     width, height, step = cloud.width, cloud.height, cloud.point_step
-    # One after the other: no number is multiplied before it is known to be small.
+    # In this order: no number is multiplied before it is known to be small.
     _check_number("width", width, 1, limits.points, "the points that a request may have")
     _check_number("height", height, 1, limits.points // width, f"rows of {width} points")
     if not step:
@@ -62,7 +62,7 @@ def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> 
     if cloud.row_step and cloud.row_step < row:
         expected = f"{row} or more, {width} points of {step} bytes"
         raise InvalidRequestError(f"{PACKED}.row_step", expected, cloud.row_step)
-    # A row_step beyond the only row means nothing.
+    # The row_step of a single row has no meaning.
     row_step = cloud.row_step if cloud.row_step and height > 1 else row
     axes = _parse_fields(cloud)
     return Layout(_point_type(axes), axes, width, height, step, row_step)
@@ -152,12 +152,12 @@ class PackedView(NamedTuple):
 
     @property
     def is_aligned(self) -> bool:
-        """True: columns are aligned where they are read."""
+        """True: `array` aligns columns."""
         return True
 
     @property
     def field(self) -> str:
-        """Of a request, with these points."""
+        """Path in the request."""
         return PACKED
 
     @property
@@ -203,10 +203,7 @@ class PackedView(NamedTuple):
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column that numpy reads fast: records of odd sizes, such as 22 bytes, are copied first.
-
-    Numbers across their natural boundaries take three times as long.
-    """
+    """A column that is aligned, copied if necessary: numpy reads others three times as slowly."""
     if column.flags.aligned:
         return column
     blocks = column.view(np.dtype((np.void, column.dtype.itemsize)))
@@ -229,10 +226,8 @@ def parse_packed(
     """A PackedCloud whose description and data agree.
 
     Args:
-        cloud: As it was sent.
-        limits: How many points it may have.
-        data: What stands for `cloud.data`, if that was cut out.
-        regions: Where it may refer to instead of having data; None where it may not.
+        data: Instead of `cloud.data`, if that was cut out.
+        regions: Shared memory that it may refer to instead of having data.
     """
     data = cloud.data if data is None else data
     layout = parse_layout(cloud, limits)

@@ -40,7 +40,7 @@ _PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
 _PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
 _FARTHEST = sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT
-# Read once: an enum makes them anew each time that it is asked.
+# Cached: protobuf's enum wrapper builds them at each call.
 _ENUMS: dict[str, dict[int, str]] = {
     "method": {number: name for name, number in sampling_pb2.SamplingMethod.items()},
     "nonfinite_policy": {number: name for name, number in sampling_pb2.NonfinitePolicy.items()},
@@ -67,7 +67,7 @@ class ParsedSampleRequest(NamedTuple):
     lengths: Int64s
     """Shape (B,); adds up to P."""
     sample_counts: Int64s
-    """Shape (B,), or (1,) for all clouds; 1 to N of each. What a voxel grid has at most."""
+    """Shape (B,), or (1,) for all clouds; 1 to N of each; of a voxel grid an upper bound."""
     starts: Int64s
     """Shape (B,), or (1,) for all clouds; 0 to N-1 of each."""
     ignore_nonfinite: bool
@@ -80,7 +80,7 @@ class ParsedSampleRequest(NamedTuple):
     """None for the farthest points."""
 
     message_bytes: int = 0
-    """Of the message, which holds its data until it is answered."""
+    """Bytes of the message, which stays in memory until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
@@ -220,7 +220,7 @@ def read_stream_message(raw: bytes, clouds: int) -> tuple[SampleMessage, int]:
 def upload_size(
     request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
 ) -> tuple[int, int]:
-    """Points of a request without their data, and the bytes that are to come."""
+    """Number of points of a request without their data, and the bytes of the data to come."""
     name = points_field(request)
     if held := len(getattr(request, name).data):
         expected = "none: points_data has it"

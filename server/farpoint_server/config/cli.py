@@ -16,7 +16,7 @@ from farpoint_server import version
 from farpoint_server.config.settings import GROUPS, Settings
 
 PREFIX = "FARPOINT_"
-# The command `farpoint` reads these, in the same environment perhaps.
+# The command `farpoint` reads these.
 OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
 # Kubernetes adds these to every pod in the namespace of a service called farpoint.
 OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")

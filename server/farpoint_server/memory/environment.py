@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping, MutableMapping
 
 NAME = "PYTORCH_ALLOC_CONF"
-# Older names of the same. Parsers differ in which one they prefer, so only one may be left.
+# Older names of the same. Parsers differ in precedence, so only one may be set.
 OLD_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-# Options that free memory in the middle of a batch or hide figures that the manager needs.
 FORBIDDEN = {
     "garbage_collection_threshold": "it frees memory in the middle of a request",
     "max_split_size_mb": "it frees memory in the middle of a request",
@@ -18,13 +17,10 @@ class AllocatorOptionError(ValueError):
     """The environment has an allocator option that the memory manager does not support."""
 
 
-def settle(environ: MutableMapping[str, str]) -> str:
-    """Sets exactly one variable for the allocator and returns its value.
+def configure(environ: MutableMapping[str, str]) -> str:
+    """Sets exactly one variable of `environ` for the allocator and returns its value.
 
-    What the operator has set wins over what is chosen here.
-
-    Args:
-        environ: Changed in place.
+    Options of the operator win over the defaults here.
 
     Raises:
         AllocatorOptionError: two variables are set, or a forbidden option is.
@@ -36,7 +32,7 @@ def settle(environ: MutableMapping[str, str]) -> str:
     _check(options, next(iter(given), NAME))
     chosen = {
         "expandable_segments": "False",
-        # Clouds differ a little in size; at most an eighth more memory makes their blocks alike.
+        # At the cost of at most an eighth more memory, clouds of similar sizes share blocks.
         "roundup_power2_divisions": "8",
         "pinned_use_background_threads": "True",
     }

@@ -39,7 +39,7 @@ from farpoint_server.memory.snapshot import Allocator, MemorySnapshot, Reason, S
 
 Result = TypeVar("Result")
 Report = Callable[..., object]
-# Batches that are in flight get so long to end before a trim that cannot wait for a quiet moment.
+# Seconds that a forced trim waits for the batches in flight.
 DRAIN_S = 10.0
 
 
@@ -60,15 +60,11 @@ class Manager:
     loop, while the engine's thread for short work is idle.
 
     Args:
-        allocator: The device's.
-        thresholds: The policy's thresholds.
-        gate: Shared by the managers that one trim would reach.
-        limit: Most bytes that this process may hold; None: no limit of its own.
+        gate: Shared by the managers whose memory one trim releases.
+        limit: Maximum bytes of this process; None for no limit.
         reserve: Bytes of the device that predictions leave free.
-        bounded: Whether work is refused when its predicted bytes do not fit.
         enabled: Whether the policy trims; recovery from out of memory and requests always do.
         report: Called with an event and its fields.
-        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class Manager:
     @property
     def snapshot(self) -> MemorySnapshot:
         """The latest snapshot of memory."""
-        # A look may have begun before another thread found the device lost.
+        # The device may have been lost after the snapshot.
         return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
 
     def before_host_trim(self, give_back: Callable[[], None]) -> None:
@@ -146,12 +142,12 @@ class Manager:
         """The answer or the error of each request of a batch.
 
         Args:
-            batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
-            forward: Answers a batch; the answers lie in host memory when it returns.
-            explain: The error that callers get for a finding; by default the finding itself.
+            batch: Cut into parts where memory is short.
+            forward: Answers a batch, in host memory.
+            explain: Makes the caller's error of a finding; by default the finding itself.
 
         Raises:
-            DeviceLost: now or earlier, the device failed for good; or what that is explained as.
+            DeviceLost: the device no longer works; or what `explain` makes of it.
         """
         is_cut = self.bounded and len(batch) > 1
         answers: list[Any] = []
@@ -174,14 +170,9 @@ class Manager:
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs work too small for a budget while the engine's thread is idle.
+        """Runs work that is too small for the budget, while the engine's thread is idle.
 
-        Args:
-            forward: Answers it. Its errors say nothing of the device yet.
-            predicted: Bytes that it takes on the device.
-
-        Returns:
-            None, with nothing done, if this is no moment for it or it is not so small.
+        Returns None, and does nothing, if a trim runs or the predicted bytes are more.
         """
         if self.is_lost or predicted >= SMALL_BYTES or not self._gate.enter():
             return None
@@ -192,11 +183,7 @@ class Manager:
             self._last_work = self._clock()
 
     def poll(self, waiting: int) -> TrimRecord | None:
-        """Reads memory, and trims if the policy requires it and nothing is in flight.
-
-        Args:
-            waiting: Requests in the queue.
-        """
+        """Reads memory, and trims if the policy requires it and nothing is in flight."""
         if self.is_lost:
             return None
         now, stats = self._clock(), self._allocator.stats()
@@ -255,7 +242,7 @@ class Manager:
     def _run_again(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        """The answers of a batch whose attempt ran out of memory, after a trim and in halves."""
+        """The answers of a batch that ran out of memory: again after a trim, then in halves."""
         gc.collect()
         self.trim(Reason.OUT_OF_MEMORY)
         # Now it may fit, and then a single request need not be cut.
@@ -296,7 +283,7 @@ class Manager:
                 raise
         finally:
             self._last_work = self._clock()
-        # By now the exception is gone, and with it the frames whose variables held tensors.
+        # The exception is gone by now, and with it the frames that held tensors.
         return None
 
     def _count_refused(self, number: int) -> None:
@@ -381,11 +368,9 @@ def manager_of(
     """A manager of `device`.
 
     Args:
-        device: A CPU or a GPU.
         gate: One for all managers of a process: a trim reaches every cache of it.
         idle_s: As the setting `memory_idle_s`, like `limit_mib` and `reserve_mib`.
-        enabled: Whether the policy trims.
-        report: Called with an event and its fields.
+        enabled: As for `Manager`, like `report`.
         sharers: Processes that share the device, and the limit; of a GPU its memory where there is
             no limit.
     """

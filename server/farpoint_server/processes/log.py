@@ -12,12 +12,8 @@ MAX_LINE = 1 << 20
 class LogMerger:
     """Copies lines as they are, on a thread for each pipe.
 
-    A pipe takes 4 KiB at once from one writer and mixes what is longer with that of others, so
-    each process has a pipe of its own. Where the output is not read, the pipes fill up, and each
-    process drops lines and counts them, as one alone would.
-
-    Args:
-        descriptor: Where the lines go.
+    Writes of more than 4 KiB to one pipe mix with those of others, so each process has a pipe.
+    If the output is not read, the pipes fill up, and each process drops and counts lines.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -42,9 +38,9 @@ class LogMerger:
     def _copy(self, pipe: int) -> None:
         with open(pipe, "rb") as lines:
             while line := lines.readline(MAX_LINE):
-                # One without an end is that of a process that died, or is cut.
+                # A line without an end is cut, or its process died.
                 data = line if line.endswith(b"\n") else line + b"\n"
-                # A reader who is gone is no reason to fail.
+                # OSError: the reader is gone.
                 with self._lock, contextlib.suppress(OSError):
                     while data:
                         data = data[os.write(self._descriptor, data) :]

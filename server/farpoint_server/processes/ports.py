@@ -1,8 +1,8 @@
 """Ports that the processes of a server share, held by the supervisor.
 
-Its sockets are bound and do not listen, so the kernel gives them no connection; but no other user
-can take the port while a process is replaced, and port 0 is the same one for all. Another program
-of the same user can share it, and then gets a part of the connections: that is found and logged.
+Its sockets are bound and do not listen, so they get no connections; but no other user can take the
+port while a process is replaced, and port 0 is the same for all. Another program of the same user
+can share the port and then gets some of the connections, which is logged.
 """
 
 import asyncio
@@ -27,9 +27,6 @@ log = structlog.get_logger("farpoint.supervisor")
 
 class Ports:
     """The bound sockets, and the settings with the ports that were taken.
-
-    Args:
-        settings: With addresses HOST:PORT; unix:PATH is left as it is.
 
     Attributes:
         settings: The same with each port 0 replaced.
@@ -65,7 +62,7 @@ class Ports:
         while True:
             await asyncio.sleep(CHECK_S)
             found = await asyncio.to_thread(self.foreign, pids)
-            # A socket of a process that ends just then is gone at the next look.
+            # Seen twice: a process of ours may have just ended.
             for inode in (found.keys() & before.keys()) - logged:
                 logged.add(inode)
                 log.error("another program listens on a port of this server", port=found[inode])
@@ -95,7 +92,7 @@ class Ports:
             for family, kind, protocol, _, (name, _, *rest) in found:
                 place = (name, port, *rest)
                 if port:
-                    # Alone: a server that shares its port would let this one share it too.
+                    # Without SO_REUSEPORT, which would share the port of another server.
                     with socket.socket(family, kind, protocol) as probe:
                         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                         probe.bind(place)

@@ -32,7 +32,7 @@ def test_a_number_out_of_its_range_is_named(flag, value):
 
 
 @pytest.mark.parametrize("text", ["10", "10:20", "10:0", "10:5:0", "a:b", "10:5:"])
-def test_a_size_that_is_none_is_named(text):
+def test_an_invalid_size_is_named(text):
     answer = run("--size", text)
     assert answer.exit_code == 2
     assert f"'{text}'" in answer.stderr
@@ -60,7 +60,7 @@ def test_arrivals_are_as_many_and_as_mixed_as_asked():
     assert (again.due_s == arrivals.due_s).all()
 
 
-async def test_calls_begin_when_they_are_due_though_no_answer_came():
+async def test_calls_begin_when_they_are_due_also_without_answers():
     """A server that stops for a while is asked all the same, and every call that waited counts."""
     begun, go_on = [], asyncio.Event()
 
@@ -80,7 +80,7 @@ async def test_calls_begin_when_they_are_due_though_no_answer_came():
     assert all(w >= e - 1 for w, e in zip(waited, expected, strict=True))
 
 
-async def test_a_call_that_fails_keeps_no_target():
+async def test_a_failed_call_misses_the_target():
     async def call(request: bytes) -> bytes:
         if request == b"bad":
             raise grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, None, None)

@@ -68,7 +68,7 @@ def test_a_folder_without_clouds_is_an_error(sample, scans, tmp_path):
     assert "no cloud files in this folder (-r looks in its folders too)" in result.stderr
 
 
-def test_what_is_done_is_left_out_on_resuming(sample, scans, server, tmp_path):
+def test_resume_skips_inputs_whose_outputs_exist(sample, scans, server, tmp_path):
     out = tmp_path / "out"
     assert sample(scans, "-m", 5, "-o", out, "--indices").exit_code == 0
     (out / "lamppost.indices.npy").unlink()
@@ -130,7 +130,7 @@ def test_standard_input(sample, tmp_path):
     result = sample("-", "-m", 5, "-o", tmp_path / "a.ply", stdin=data)
     assert (result.exit_code, result.stderr) == (
         2,
-        "farpoint: standard input has no suffix: say its format, as in --format .las\n",
+        "farpoint: standard input has no suffix: name its format, as in --format .las\n",
     )
     result = sample("-", "--format", ".las", "-m", 5, "-o", tmp_path / "a.ply", stdin=data[:500])
     assert result.exit_code == 2
@@ -138,7 +138,7 @@ def test_standard_input(sample, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_an_interrupt_ends_it_and_leaves_no_process_and_no_part(scans, server, tmp_path):
+def test_an_interrupt_leaves_no_process_and_no_partial_file(scans, server, tmp_path):
     server.request_points = 1_000_000
     for i in range(30):
         np.save(scans / f"a{i:02}.npy", np.random.default_rng(i).normal(size=(20_000, 3)))

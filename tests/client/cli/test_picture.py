@@ -26,4 +26,4 @@ def test_a_picture_with_an_output_or_alone(sample, tmp_path):
     assert sample(*names, "-m", 5, "--picture", tmp_path / "all").exit_code == 0
     assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["lamppost.png", "simple.png"]
     assert "must end in .png" in sample(source, "-m", 5, "--picture", tmp_path / "a.jpg").stderr
-    assert "say where to" in sample(source, "-m", 5).stderr
+    assert "the output is missing" in sample(source, "-m", 5).stderr

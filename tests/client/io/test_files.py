@@ -107,11 +107,9 @@ def test_las_keeps_its_header(tmp_path, name):
     source = cloud_file(name)
     write_subset(tmp_path / name, read_cloud(source), ROWS)
     before, after = laspy.read(source).header, laspy.read(tmp_path / name).header
-    assert after.point_format.id == before.point_format.id
-    assert str(after.version) == str(before.version)
-    assert after.creation_date == before.creation_date
-    assert after.scales.tolist() == before.scales.tolist()
-    assert after.offsets.tolist() == before.offsets.tolist()
+    for part in ("point_format", "version", "creation_date"):
+        assert getattr(after, part) == getattr(before, part)
+    assert [*after.scales, *after.offsets] == [*before.scales, *before.offsets]
     assert [v.record_id for v in after.vlrs] == [v.record_id for v in before.vlrs]
     assert after.point_count == 5
 
@@ -126,13 +124,6 @@ def test_a_reference_system_that_a_format_does_not_hold_is_named(tmp_path):
     cloud = Cloud(np.zeros((1, 3)), {}, crs="PROJCRS[]")
     lost = ("left out: the coordinate reference system",)
     assert write_subset(tmp_path / "a.ply", cloud, np.arange(1)) == lost
-
-
-def test_a_compressed_pcd_becomes_binary(tmp_path):
-    cloud = read_cloud(cloud_file("milk.pcd"))
-    write_subset(tmp_path / "a.pcd", cloud, np.arange(8_000))
-    assert b"\nDATA binary\n" in (tmp_path / "a.pcd").read_bytes()
-    assert_rows(read_cloud(tmp_path / "a.pcd"), cloud, np.arange(8_000))
 
 
 def test_the_octree_of_copc_is_left_out(tmp_path):
@@ -176,7 +167,7 @@ def test_pcd_of_colors_becomes_ply_of_colors(tmp_path):
     assert np.array_equal(colors, cloud.attributes["rgb"][ROWS])
 
 
-def test_npz_keeps_what_is_not_per_point(tmp_path):
+def test_npz_keeps_arrays_that_are_not_per_point(tmp_path):
     points, note = np.random.default_rng(0).random((1_000, 3)), np.array("hello")
     np.savez(tmp_path / "a.npz", xyz=points, label=np.arange(1_000), note=note, table=np.arange(7))
     write_subset(tmp_path / "b.npz", read_cloud(tmp_path / "a.npz"), ROWS)
@@ -191,7 +182,7 @@ CLOUD = Cloud(np.zeros((2, 3)), {"label": np.array(["a", "b"])})
 
 
 @pytest.mark.parametrize("suffix", [".ply", ".pcd"])
-def test_a_failed_write_leaves_what_was_there(tmp_path, suffix):
+def test_a_failed_write_leaves_the_former_file(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     path.write_text("before")
     with pytest.raises(farpoint.CloudFileError, match="'label'"):
@@ -207,7 +198,7 @@ def test_permissions_are_kept_and_parts_are_not_seen(tmp_path):
     with replacing(path) as part:
         part.write_text("after")
         assert path.read_text() == "before"
-        assert part.suffix == ".csv"
+        assert (part.suffix, part.parents[1]) == (".csv", tmp_path)
     assert path.read_text() == "after"
     assert path.stat().st_mode & 0o777 == 0o640
 

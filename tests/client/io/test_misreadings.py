@@ -109,7 +109,7 @@ def test_names_of_a_text_without_any(tmp_path):
     assert cloud.attributes["t"].tolist() == [9, 8]
 
 
-def test_a_count_line_is_written_anew(tmp_path):
+def test_a_count_line_is_updated(tmp_path):
     (tmp_path / "a.pts").write_text("3\n1 2 3 -5 9 8 7\n4 5 6 0 1 2 3\n7 8 9 5 4 5 6\n")
     cloud = read_cloud(tmp_path / "a.pts")
     assert list(cloud.attributes) == ["intensity", "red", "green", "blue"]

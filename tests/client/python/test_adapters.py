@@ -34,10 +34,8 @@ def frame(values: np.ndarray, columns: list) -> object:
     """A data frame of pandas."""
 
     def columns_of(_: object, key: object) -> SimpleNamespace:
-        names = (
-            [columns.index(name) for name in key] if isinstance(key, list) else columns.index(key)
-        )
-        return SimpleNamespace(to_numpy=lambda: values[:, names])
+        found = [*map(columns.index, key)] if isinstance(key, list) else columns.index(key)
+        return SimpleNamespace(to_numpy=lambda: values[:, found])
 
     return stand_in(
         "pandas.core.frame",
@@ -117,7 +115,7 @@ def test_pytorch_geometric(check, cloud):
     check(pyg_data(pos=cloud, x=COLORS, y=np.array([3]), edge_index=edges), {"x": COLORS})
 
 
-def test_a_batch_of_pytorch_geometric_is_refused_with_what_to_pass(client, cloud):
+def test_a_batch_of_pytorch_geometric_is_refused_with_the_remedy(client, cloud):
     batch = type(pyg_data(pos=cloud))
     batch.to_data_list = lambda _: []
     with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):

@@ -82,7 +82,7 @@ def test_a_client_that_is_not_used_yet_works_on_both_sides_of_a_fork(run_forked)
 
 
 @pytest.mark.parametrize("case", ["used", "closed", "async"])
-def test_a_fork_in_which_grpc_cannot_work_is_an_error_that_says_what_to_do(run_forked, case):
+def test_a_call_after_a_fork_is_an_error_with_the_remedy(run_forked, case):
     error, parent = run_forked(case)
     assert "spawn" in error
     assert "GRPC_ENABLE_FORK_SUPPORT=1" in error

@@ -59,7 +59,7 @@ def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     found = list(dict.fromkeys(place for server in servers for place in _look_up(server)))
     if not found:
         raise UnavailableError(f"none of these names has an address: {target}")
-    # As for a single target: the name that proxies and certificates are asked for.
+    # The name for proxies and certificates, as with a single target.
     authority = (("grpc.default_authority", servers[0]),)
     if all(host.version == 4 for host, _ in found):
         return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), authority
@@ -93,7 +93,7 @@ def _joined(target: Sequence[str]) -> str:
 
 
 def _is_whole(target: str) -> bool:
-    """Whether all of a list are addresses, or gRPC's own "ipv4:" lists or paths follow a name."""
+    """Whether a target is a list of addresses, or begins with the name of a resolver of gRPC."""
     parts = [_is_address(part.strip()) for part in target.split(",")]
     return all(parts) or (not parts[0] and _RESOLVER.match(target) is not None)
 

@@ -36,7 +36,7 @@ class Bounds:
     seconds: float = 60.0
 
     def seconds_for(self, path: Path) -> float:
-        """For one step with a file."""
+        """Seconds for one step with a file."""
         size = path.stat().st_size if path.is_file() else 0
         return self.seconds * (1 + size / 100e6)
 
@@ -128,7 +128,7 @@ class Decoder:
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
         try:
-            if self._is_starting:  # which takes no time of the file's
+            if self._is_starting:  # not in the time of the file
                 if not pipe.poll(_START_SECONDS):
                     process.kill()
                 pipe.recv()

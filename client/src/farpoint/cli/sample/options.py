@@ -11,7 +11,7 @@ from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds
 
-# More decoders than that have the server wait for none, and the disk for all.
+# With more decoders all wait for the disk.
 _MAX_WORKERS = 4
 # Of the memory that is available, for all decoders together.
 _DECODER_SHARE = 0.5
@@ -70,10 +70,14 @@ def _amount(given: SampleArguments) -> int | float:
     text, is_grid = given.samples, given.method == "voxel-grid"
     if text is None:
         if given.radius is None and not is_grid:
-            raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
+            raise InvalidArgumentError(
+                "the number of points is missing: give -m or --radius", field="m"
+            )
         return 1.0
     if is_grid:
-        raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
+        raise InvalidArgumentError(
+            "-m must be left out with --method voxel-grid: --voxel-size decides", field="m"
+        )
     share = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*%", text)
     if share and 0 < float(share[1]) <= 100:
         return float(share[1]) / 100

@@ -32,7 +32,7 @@ class Task:
     Attributes:
         output: a path; None is JSON lines on stdout, or no more than indices or a picture.
         picture: where to draw.
-        problem: why it cannot be done; the other tasks are.
+        problem: why it is not done; the other tasks are done.
         label: the name of the files next to the output; None is the output's name.
     """
 
@@ -84,11 +84,11 @@ def _check(options: Options) -> None:
         raise InvalidArgumentError("standard input can be read once", field="inputs")
     if has_stdin and options.read.format is None:
         raise InvalidArgumentError(
-            "standard input has no suffix: say its format, as in --format .las", field="format"
+            "standard input has no suffix: name its format, as in --format .las", field="format"
         )
     if not (options.output or options.picture or (options.indices and not has_stdin)):
         raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes next to files",
+            "the output is missing: give -o OUT, --picture OUT.png, or --indices for files",
             field="output",
         )
 
@@ -168,7 +168,7 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
 
 
 def _with_problem(task: Task, options: Options) -> Task:
-    """Notes about data that the output's format cannot hold."""
+    """The task, with a problem if nothing writes its output."""
     if task.output is None:
         return task
     source, target = Path(task.source.location), Path(task.output)

@@ -78,7 +78,7 @@ def _local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
             shutil.copyfileobj(sys.stdin.buffer, stream)
         try:
             yield path
-        except CloudFileError as error:  # the copy's name tells the caller nothing
+        except CloudFileError as error:  # the caller does not know the copy's name
             raise CloudFileError(str(error).replace(str(path), STDIN)) from error
 
 

@@ -13,7 +13,7 @@ from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.records import AXES, named_columns
 
-# Clouds of other formats lack what this one has, or have what it lacks.
+# Clouds of other formats have other columns.
 WRITES_OWN = True
 _KITTI = (*AXES, "intensity")
 _NUSCENES = (*_KITTI, "ring")

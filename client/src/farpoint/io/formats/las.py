@@ -17,7 +17,7 @@ from farpoint.io.files import require
 if TYPE_CHECKING:
     from laspy import LasData
 
-# LAS of other formats is what PDAL makes.
+# PDAL writes other formats as LAS.
 WRITES_OWN = True
 # Points whose coordinates are computed at a time, in the cache.
 _BLOCK = 1 << 16
@@ -52,7 +52,7 @@ class LasSource:
     def save(self, path: Path, rows: Rows) -> None:
         """Writes the points with every dimension, scaled as in the file; .laz is compressed.
 
-        LAS 1.0 becomes 1.2, which nothing is lost to.
+        LAS 1.0 becomes 1.2, without loss.
         """
         laspy = require("laspy", "LAS", "las")
         header = copy.deepcopy(self.las.header)
@@ -202,7 +202,7 @@ def _check_chunks(
     if laszip is None or len(laszip) < 34:
         raise ValueError("the points are compressed, and the record of laszip is missing")
     if struct.unpack_from("<H", laszip)[0] not in _CHUNKED_COMPRESSORS:
-        raise ValueError("packed by a laszip before version 2, which no chunks can be read of")
+        raise ValueError("the points were packed by a laszip before version 2, expected 2 or later")
     chunk_points = struct.unpack_from("<I", laszip, 12)[0]
     stream.seek(begin)
     at = struct.unpack("<q", stream.read(8).ljust(8, b"\xff"))[0]

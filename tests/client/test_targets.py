@@ -32,7 +32,7 @@ def names(monkeypatch):
     "target",
     ["a:65535", "dns:///a:1", "unix:/run/a,b.sock", "ipv4:10.0.0.1:1,10.0.0.2:2", "[::1]:5"],
 )
-def test_one_of_grpcs_own_is_left_to_grpc(target):
+def test_targets_of_grpc_are_unchanged(target):
     assert grpc_target(checked_target(target)) == (target, ())
 
 
@@ -47,7 +47,7 @@ def test_one_of_grpcs_own_is_left_to_grpc(target):
         (["dns:///a:1"], "dns:///a:1"),
     ],
 )
-def test_the_port_is_the_servers_own_where_none_is_named(given, target):
+def test_the_default_port_is_50051(given, target):
     assert farpoint.Client(given).target == target
 
 
@@ -83,7 +83,7 @@ def test_a_name_that_is_not_known_is_left_out_unless_it_is_the_last():
         ([], "''"),
     ],
 )
-def test_what_is_none_is_named(target, named):
+def test_an_invalid_target_is_named(target, named):
     with pytest.raises(farpoint.InvalidArgumentError, match="HOST:PORT") as caught:
         farpoint.Client(target)
     assert named in str(caught.value)
