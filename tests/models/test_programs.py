@@ -71,6 +71,10 @@ def altered(segmenter: Path, tmp_path: Path) -> Callable[..., Path]:
         ({"batching": Batching.RAGGED}, r"dimensions \('P',\)"),
         ({"limits": {"B": (2, None)}}, "expected 1 cloud or more, got 2"),
         ({"inputs": (replace(POINTS, shape=("N", 3)),)}, r"dimensions \('N',\)|a dimension B"),
+        *(
+            ({"outputs": (replace(SCORES, shape=("B", "N", size)),)}, "sizes of 0 or more")
+            for size in (None, 1.5, True, -1, [4])
+        ),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):

@@ -48,15 +48,6 @@ def request(points: int | tensor_pb2.Tensor = 4, **fields) -> pb.SampleRequest:
     return pb.SampleRequest(**{"points": points, "sample_counts": [1]} | fields)
 
 
-def cut(sent: pb.SampleRequest) -> SampleMessage:
-    """As it arrives if it is large: the points' data apart."""
-    size, data = sent.ByteSize(), sent.points.data
-    rest = pb.SampleRequest()
-    rest.CopyFrom(sent)
-    rest.points.ClearField("data")
-    return SampleMessage(rest, data, size)
-
-
 def whole(sent: pb.SampleRequest) -> SampleMessage:
     return SampleMessage(sent, None, sent.ByteSize())
 

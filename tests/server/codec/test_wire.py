@@ -106,7 +106,7 @@ def read(function, raw: bytes, *options):
 
 
 def whole(read: SampleMessage) -> pb.SampleRequest:
-    """With what was cut out put back."""
+    """The message with its data put back."""
     request = pb.SampleRequest()
     request.CopyFrom(read.request)
     if read.points_data is not None:

@@ -57,7 +57,7 @@ async def registry(engine, health):
 
 @pytest.fixture
 def before_warm_up(monkeypatch):
-    """Has a function run before each model is warmed up."""
+    """Runs a function before each model is warmed up."""
     warm_up = module.WarmUp.run
 
     def use(before):

@@ -40,7 +40,7 @@ MANY = clouds(64, 1000, 1000)
 
 
 class Refusing(GatedEngine):
-    """Says `refusal` to each request, or raises it."""
+    """Answers each request with `refusal`, or raises it."""
 
     refusal: Exception | None = None
 
@@ -52,7 +52,7 @@ class Refusing(GatedEngine):
 
 
 class Devices:
-    """A CPU and two GPUs, none of which does anything before its gate is open."""
+    """A CPU and two GPUs that wait for their gates."""
 
     def __init__(
         self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic

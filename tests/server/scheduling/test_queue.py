@@ -9,7 +9,7 @@ from farpoint_server.scheduling.lane import QUANTUM_NS, CostModel, Job, JobQueue
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
-    """Has jobs wait, each a second older than the next."""
+    """Adds jobs, each a second older than the next."""
     for second, one in enumerate(jobs):
         one.accepted = float(second)
         queue.add(one)
@@ -45,6 +45,16 @@ async def test_a_batch_lasts_as_long_as_its_bound_and_no_longer():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
     a, b, c = add(queue, job("", 4), job("", 5), exactly(MS + 1))
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
+
+
+async def test_the_older_line_begins_or_the_shared_one_at_the_same_age():
+    queue = JobQueue(100)
+    large, small = add(queue, job("", 1, 99), job("", 1, 1))
+    assert [queue.take_batch(), queue.take_batch()] == [[large], [small]]
+    queue = JobQueue(100)
+    large, small = add(queue, job("", 1, 99), job("", 1, 1))
+    large.accepted = small.accepted
+    assert [queue.take_batch(), queue.take_batch()] == [[small], [large]]
 
 
 async def test_a_job_whose_caller_left_takes_no_room_in_a_batch():

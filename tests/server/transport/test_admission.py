@@ -65,7 +65,7 @@ def hold(admission: Admission, caller: str, points: int, size: int):
         # A share of one byte is full with it.
         (2, (5, 0), (1, 1), (1, 1), "share"),
         (2, (0, 1), (1, 1), (1, 1), "share"),
-        # Of what it holds none, it may have more than the share.
+        # A caller that holds no points, or no bytes, may exceed its share of them.
         (1000, (0, 1), (1, 1), (9, 1), None),
         (1000, (1, 0), (1, 1), (1, 900), None),
     ],
@@ -104,7 +104,7 @@ async def test_when_the_others_have_left_the_share_is_over():
 
 
 async def test_a_caller_refused_with_nothing_inside_gets_room_next():
-    """Else the one who fills the server would take each place that it leaves."""
+    """Otherwise the caller that fills the server would take each place that it frees."""
     now = [0.0]
     admission = make(caller_share=0.5, retry_ms=100, clock=lambda: now[0])
     leaves = [hold(admission, "a", 2, 1) for _ in range(5)]

@@ -9,8 +9,6 @@ from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.transport import handlers
 from farpoint_server.transport.handlers import adapt, parse_error, until_idle
 
-KINDS = ["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
-
 
 async def first_of(request, context):  # noqa: ARG001
     return request

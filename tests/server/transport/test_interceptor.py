@@ -34,10 +34,6 @@ async def fail(request, context):  # noqa: ARG001
     raise KeyError("a secret of the server")
 
 
-async def refuse(request, context):  # noqa: ARG001
-    raise OverloadedError("full", retry_ms=5)
-
-
 async def echo(request, context):  # noqa: ARG001
     return request
 

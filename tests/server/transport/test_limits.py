@@ -361,7 +361,7 @@ def turns():
 
 @pytest.fixture
 async def channel(turns):
-    """To a server whose one method receives for itself."""
+    """A channel to a server whose only method receives its own message."""
 
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
         return str(len(await turns.receive(context))).encode()
