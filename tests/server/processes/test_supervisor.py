@@ -205,7 +205,7 @@ def test_a_process_is_replaced_at_once_or_if_it_did_not_live_later_and_later(
 
 async def test_a_process_that_ends_again_and_again_is_replaced_each_time(run):
     async with run("serve", "dies") as (_, log):
-        ends = await wait_for(log, "process ended", 4, process=1, served=True)
+        ends = await wait_for(log, "process ended", 6, process=1, served=True)
         assert len({line["pid"] for line in ends}) == len(ends)
 
 
