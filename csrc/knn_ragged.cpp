@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "autograd/transforms.h"
-#include "checks_neighbors.h"
+#include "checks.h"
 
 namespace farpoint {
 namespace {

@@ -17,7 +17,6 @@ import numpy as np
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
-from farpoint.io.records import colors_of
 from farpoint.picture import before_after
 from farpoint.testing import LocalServer, serve
 
@@ -89,13 +88,10 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
     write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
-    colors = colors_of(cloud.attributes)
     before_after(
         png,
         cloud.points[finite],
         sample.points,
-        colors=None if colors is None else colors[finite],
-        sample_colors=None if colors is None else colors[sample.indices],
         radius=sample.covering_radius,
         unit=cloud.unit,
     )

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "checks_neighbors.h"
+#include "checks.h"
 #include "cpu/kernels/neighbors/wide_cloud.h"
 #include "cpu/tensors.h"
 

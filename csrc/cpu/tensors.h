@@ -16,11 +16,6 @@
 
 namespace farpoint {
 
-// In the type that is computed in: the halves in float32, rounded once at the end.
-inline at::Tensor widened(const at::Tensor& values) {
-  return values.to(distance_type(values)).contiguous();
-}
-
 // The place of element `at` of a contiguous tensor, as "(1, 3)".
 inline std::string place_of(const at::Tensor& tensor, int64_t at) {
   std::string place;

@@ -13,8 +13,7 @@ from farpoint_ops.fps import (  # noqa: E402
     farthest_point_sample_ragged,
     farthest_point_sample_with_distances,
 )
-from farpoint_ops.gather import gather_points, group_points  # noqa: E402
-from farpoint_ops.interpolate import interpolate  # noqa: E402
+from farpoint_ops.gather import gather_points, group_points, interpolate  # noqa: E402
 from farpoint_ops.methods import (  # noqa: E402
     poisson_disk_sample,
     random_sample,

@@ -53,7 +53,7 @@ class DensityEncoder(nn.Module):
     def __init__(self, config: EncoderConfig | None = None):
         super().__init__()
         self.config = config or EncoderConfig()
-        # The constant 1 in front of the attributes gives bare coordinates something to start from.
+        # A constant 1 before the attributes is the input of clouds without attributes.
         self.lift = nn.Conv1d(1 + self.config.attributes, self.config.channels, 1, bias=False)
         self.stages = nn.ModuleList(DensityStage(self.config) for _ in self.config.rates)
 

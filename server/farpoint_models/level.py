@@ -28,8 +28,9 @@ class Level:
     """B clouds of N points.
 
     Attributes:
-        search: What choices are made on: float32 (B, N, 3), NaN in padding, without a gradient.
-        local: What features see: (B, 3, N), zero in padding, with a gradient.
+        search: Coordinates for sampling and neighbors: float32 (B, N, 3), NaN in padding, without
+            a gradient.
+        local: Coordinates for features: (B, 3, N), zero in padding, with a gradient.
         counts: Points of the original cloud that each stands for, int32 (B, N), 0 in padding.
         lengths: Points of each cloud, int64 (B,); None when there is no padding.
     """

@@ -29,7 +29,7 @@ def main() -> None:
     if given is not None:
         slot.end_with_parent(own.parent)
     if sys.stderr is None:
-        # Whatever is opened next would be standard error, and be written over.
+        # The next file to be opened would become standard error.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
     try:
         if given is None and settings.process_count > 1:
@@ -39,7 +39,7 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        # torch takes seconds to load, which --help need not wait.
+        # Late: torch takes seconds to load.
         from farpoint_server.app.server import serve
 
         complete = asyncio.run(serve(settings, own))
@@ -78,7 +78,7 @@ def _refuse(reason: str, to: TextIO | None) -> NoReturn:
     """Exits because the server cannot start, with one line if the output is open."""
     with contextlib.suppress(OSError):
         print(f"farpoint-server: {reason}", file=to, flush=True)
-    # A normal exit aborts if the thread of an engine is within torch then.
+    # A normal exit aborts if an engine's thread is within torch.
     os._exit(2)
 
 
@@ -87,8 +87,7 @@ def _settle_allocators(settings: Settings) -> dict[str, object]:
     malloc = host.detect()
     chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
-        expandable = settings.memory_expandable_segments == "on"
-        chosen["torch"] = environment.settle(os.environ, expandable=expandable)
+        chosen["torch"] = environment.configure(os.environ)
     return chosen
 
 

@@ -1,22 +1,6 @@
 """Exceptions of the server, and the gRPC status of each.
 
-ServiceError                  answered to the caller with its text
-├── InvalidRequestError       the caller must change the request
-├── OverloadedError           the caller may try again later
-│   ├── CallerShareError      it holds its share, and others wait
-│   └── TooManyCallsError     the same: so many calls are open
-├── DeadlinePassedError       the caller no longer waits
-│   └── DeadlineTooCloseError it would not wait long enough; the work was not begun
-├── DrainingError             the caller should use another server
-├── EngineHungError           the same, until the engine is back
-├── DeviceFailedError         the same, until the server has restarted
-├── TooLargeError             the caller must change the request: it can never fit
-├── UnauthenticatedError      the caller must show a token that the server knows
-├── PermissionDeniedError     the caller's token is for something else
-├── UnsupportedError          this server does not do that, or not at this address
-└── NotFoundError             what the request names is not on this server
-StartError                    the server cannot start; printed without a traceback
-
+A ServiceError is answered to the caller with its text; a StartError is printed without a traceback.
 Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
 without its text.
 """
@@ -144,7 +128,7 @@ class StartError(Exception):
     """The server cannot start with these settings on this machine; names the setting."""
 
 
-# Of a class without a row, that of the class it is derived from.
+# A class without a row has the status of its base class.
 STATUS: dict[type[BaseException], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -180,9 +164,9 @@ def status_of(error: Exception, request_id: str) -> status_pb2.Status:
 def clear_tracebacks(error: BaseException | None) -> None:
     """Clears the tracebacks of a handled error, whose frames hold the request.
 
-    gRPC keeps what `abort` raises, and a future keeps the error that it was given: circles, which
-    only the garbage collector undoes. It counts objects, not bytes, and does not run on a server
-    that is idle, so a refused request would stay in memory until many others have come.
+    gRPC keeps what `abort` raises, and a future keeps its error: reference cycles, which only the
+    garbage collector frees. It counts objects, not bytes, and does not run on an idle server, so a
+    refused request would stay in memory until many others have come.
     """
     while error is not None:
         error.__traceback__ = None

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import grpc
@@ -126,19 +127,33 @@ def tensor(data_type: tensor_pb2.DataType.ValueType, array: np.ndarray) -> tenso
     return tensor_pb2.Tensor(data_type=data_type, shape=array.shape, data=array.tobytes())
 
 
+@contextmanager
+def serving(
+    *servicers: tuple[Callable, object], credentials: grpc.ServerCredentials | None = None
+) -> Iterator[str]:
+    """Serves on a free port; its address. Each servicer has the function that adds it."""
+    options = [("grpc.max_receive_message_length", -1)]
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
+    for add, servicer in servicers:
+        add(servicer, grpc_server)
+    address = "127.0.0.1:0"
+    if credentials is None:
+        port = grpc_server.add_insecure_port(address)
+    else:
+        port = grpc_server.add_secure_port(address, credentials)
+    grpc_server.start()
+    yield f"127.0.0.1:{port}"
+    grpc_server.stop(None).wait()
+
+
 @pytest.fixture
 def server() -> Iterator[NumpyServer]:
     servicer = NumpyServer()
-    grpc_server = grpc.server(
-        futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
-    )
-    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(servicer, grpc_server)
-    servicer.target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
-    grpc_server.start()
-    yield servicer
-    if servicer.hold:
-        servicer.hold.set()
-    grpc_server.stop(None).wait()
+    with serving((sampling_pb2_grpc.add_SamplingServiceServicer_to_server, servicer)) as target:
+        servicer.target = target
+        yield servicer
+        if servicer.hold:
+            servicer.hold.set()
 
 
 @pytest.fixture

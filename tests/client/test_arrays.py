@@ -128,7 +128,7 @@ def test_torch_counts_starts_and_attributes():
     assert rpc.batch.attributes[1].shape == (20,)
 
 
-def test_masked_values_are_refused_and_a_mask_of_nothing_is_not():
+def test_masked_values_are_refused_and_an_empty_mask_is_not():
     masked = np.ma.masked_array(numbers(), mask=False)
     assert np.array_equal(sent(masked)[1], numbers())
     masked[2, 1] = np.ma.masked

@@ -52,14 +52,21 @@ def test_status_and_exception(client, server, code):
     assert raised.value.message.startswith("what went wrong")
 
 
-def test_the_field_of_a_bad_request(client, server):
+async def test_the_field_of_a_bad_request(client, server):
     violation = error_details_pb2.BadRequest.FieldViolation(field="points.data", description="d")
     bad_request = error_details_pb2.BadRequest(field_violations=[violation])
     other = error_details_pb2.DebugInfo(detail="unrelated")
-    server.fail(Code.INVALID_ARGUMENT, details=details(other, bad_request))
+    for _ in range(2):
+        server.fail(Code.INVALID_ARGUMENT, details=details(other, bad_request))
     with pytest.raises(farpoint.InvalidArgumentError) as raised:
         client.sample(CLOUD, 1)
     assert raised.value.field == "points.data"
+    async with farpoint.AsyncClient(server.target) as twin:
+        with pytest.raises(farpoint.InvalidArgumentError) as raised:
+            await twin.sample(CLOUD, 1)
+    assert raised.value.field == "points.data"
+    assert raised.value.request_id == server.metadata[1]["x-request-id"]
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
 
 
 @pytest.mark.parametrize(
@@ -84,27 +91,6 @@ def test_missing_or_damaged_details_lose_nothing_else(client, server, packed):
         client.sample(CLOUD, 1)
     assert invalid.value.field is None
     assert full.value.retry_after_s is None
-
-
-async def test_async_calls_fail_alike(server):
-    violation = error_details_pb2.BadRequest.FieldViolation(field="points")
-    packed = details(error_details_pb2.BadRequest(field_violations=[violation]))
-    server.fail(Code.INVALID_ARGUMENT, details=packed)
-    async with farpoint.AsyncClient(server.target) as client:
-        with pytest.raises(farpoint.InvalidArgumentError) as raised:
-            await client.sample(CLOUD, 1)
-    assert raised.value.field == "points"
-    assert raised.value.request_id == server.metadata[0]["x-request-id"]
-    assert isinstance(raised.value.__cause__, grpc.RpcError)
-
-
-def test_no_server_is_listening():
-    with (
-        farpoint.Client("127.0.0.1:1", timeout=20) as client,
-        pytest.raises(farpoint.UnavailableError) as raised,
-    ):
-        client.sample(CLOUD, 1)
-    assert "no server answers at 127.0.0.1:1: `make serve`" in str(raised.value)
 
 
 def test_a_deadline_names_the_wait(server):
@@ -133,19 +119,6 @@ def test_every_exception_survives_a_process_boundary():
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
-def test_the_tree_in_the_file_is_the_tree():
-    kinds = [
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, errors.FarpointError)
-    ]
-    drawn = [line.split() for line in errors.__doc__.splitlines() if "── " in line]
-    assert {next(w for w in words if w[0].isalpha()) for words in drawn} == {
-        k.__name__ for k in kinds
-    } - {"FarpointError"}
-    assert {k.__name__ for k in kinds} <= set(farpoint.__all__)
-
-
 CHECKED = np.arange(30, dtype=np.float32).reshape(10, 3)
 
 
@@ -157,14 +130,14 @@ LOCAL = {"credentials": grpc.local_channel_credentials()}
     [({}, True), ({"checksums": False}, False), (LOCAL, False)],
     ids=["plain text", "declined", "a connection that finds damage"],
 )
-def test_checksums_are_asked_for_where_nothing_else_finds_damage(server, options, asked):
+def test_checksums_are_requested_where_nothing_else_finds_damage(server, options, asked):
     with farpoint.Client(server.target, **options) as client:
         client.sample(CHECKED, 2)
         list(client.sample_stream([CHECKED], 2))
     assert [request.return_checksums for request in server.requests] == [asked] * 2
 
 
-def test_a_server_that_knows_none_is_older_unless_they_are_required(server):
+def test_checksums_may_be_missing_unless_they_are_required(server):
     with farpoint.Client(server.target) as client:
         assert len(client.sample(CHECKED, 2).indices) == 2
     strict = pickle.loads(pickle.dumps(farpoint.Client(server.target, checksums=True)))
@@ -172,10 +145,10 @@ def test_a_server_that_knows_none_is_older_unless_they_are_required(server):
         strict.sample(CHECKED, 2)
 
 
-def test_one_that_does_not_fit_is_an_error_also_where_none_was_asked_for(server, client):
+def test_a_checksum_that_does_not_match_is_an_error_also_where_none_was_requested(server, client):
     client.sample(CHECKED, 2)
     server.answer = pb.SampleResponse()
     server.answer.CopyFrom(server.sampled(server.requests[0]))
     server.answer.distances.crc32c = 1
-    with pytest.raises(farpoint.DataLossError, match="checksum of 8 bytes does not fit"):
+    with pytest.raises(farpoint.DataLossError, match="checksum of 8 bytes does not match"):
         client.sample(CHECKED, 2)

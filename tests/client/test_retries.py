@@ -3,22 +3,22 @@
 import socket
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent import futures
 
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import Message
+from tests.client.conftest import serving
 
 import farpoint
-from farpoint.v1 import admin_pb2 as pb
 from farpoint.v1 import admin_pb2_grpc, sampling_pb2_grpc
 
-# As in the service config: a call has four attempts, and half of 100 tokens may be lost.
 MAX_ATTEMPTS = 4
-BUDGET = 50
 
 
-class AdminServer(admin_pb2_grpc.AdminServiceServicer):
+class AwayServer(admin_pb2_grpc.AdminServiceServicer, sampling_pb2_grpc.SamplingServiceServicer):
     """Counts attempts and is always unavailable."""
 
     def __init__(self) -> None:
@@ -30,21 +30,19 @@ class AdminServer(admin_pb2_grpc.AdminServiceServicer):
 
     GetMemory = TrimMemory = LoadModel = UnloadModel = _fail
 
+    def SampleStream(self, requests, context) -> Iterator[Message]:  # noqa: N802
+        yield self._fail(next(requests), context)
+
 
 @pytest.fixture
 def admin():
-    servicer = AdminServer()
-    grpc_server = grpc.server(futures.ThreadPoolExecutor(4))
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, grpc_server)
-    servicer.target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
-    grpc_server.start()
-    yield servicer
-    grpc_server.stop(None).wait()
-
-
-def test_every_admin_method_is_tested():
-    methods = pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
-    assert set(methods) == {"GetMemory", "TrimMemory", "LoadModel", "UnloadModel"}
+    servicer = AwayServer()
+    with serving(
+        (admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer),
+        (sampling_pb2_grpc.add_SamplingServiceServicer_to_server, servicer),
+    ) as target:
+        servicer.target = target
+        yield servicer
 
 
 @pytest.mark.parametrize(
@@ -54,10 +52,11 @@ def test_every_admin_method_is_tested():
         (lambda client: client.trim_memory(), {"TrimMemory": 1}),
         (lambda client: client.load_model("encoder"), {"LoadModel": 1}),
         (lambda client: client.unload_model("encoder"), {"UnloadModel": 1}),
+        (lambda client: next(client.sample_stream([np.eye(3)], 1)), {"SampleStream": 1}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_changes_the_server_is_never_repeated(admin, call, attempts):
+def test_streams_and_changes_of_the_server_are_never_repeated(admin, call, attempts):
     with (
         farpoint.Client(admin.target, timeout=30) as client,
         pytest.raises(farpoint.UnavailableError),
@@ -81,30 +80,26 @@ def failed_calls(client: farpoint.Client, cloud, count: int) -> None:
             client.sample(cloud, 1)
 
 
-def test_a_server_in_trouble_gets_no_repeats_beyond_the_budget(client, server, cloud):
-    """Forty calls, each of which would be tried four times."""
-    for _ in range(40 * MAX_ATTEMPTS):
+def test_failures_spend_the_budget_of_repeats_and_successes_restore_it(server, cloud):
+    server.failures = [(grpc.StatusCode.UNAVAILABLE, "no", b"")] * 40
+    with farpoint.Client(server.target, timeout=30, retry_budget=5) as client:
+        failed_calls(client, cloud, 10)
+        # Until the budget is spent every attempt counts; from then on there is one per call.
+        assert 10 < len(server.requests) <= 10 + 5
+        server.failures.clear()
+        for _ in range(100):  # a tenth of a token each: all that were lost
+            client.sample(cloud, 1)
+        server.requests.clear()
         server.fail(grpc.StatusCode.UNAVAILABLE)
-    with futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: failed_calls(client, cloud, 5), range(8)))
-    # Until the budget is spent every attempt counts; from then on there is one per call.
-    assert 40 < len(server.requests) <= 40 + BUDGET
-    before = len(server.requests)
-    failed_calls(client, cloud, 3)
-    assert len(server.requests) == before + 3
-
-
-def test_successes_earn_repeats_again(client, server, cloud):
-    server.failures = [(grpc.StatusCode.UNAVAILABLE, "no", b"")] * 400
-    with futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: failed_calls(client, cloud, 8), range(8)))
-    server.failures.clear()
-    for _ in range(1000):  # a tenth of a token each: all that were lost
         client.sample(cloud, 1)
-    server.requests.clear()
-    server.fail(grpc.StatusCode.UNAVAILABLE)
-    client.sample(cloud, 1)
     assert len(server.requests) == 2
+
+
+def test_without_a_budget_nothing_is_repeated(server, cloud):
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    with farpoint.Client(server.target, timeout=30, retry_budget=0) as client:
+        failed_calls(client, cloud, 1)
+    assert len(server.requests) == 1
 
 
 def test_a_connection_that_breaks_at_once_costs_no_call(server, cloud):

@@ -1,9 +1,8 @@
 """TLS and tokens of the client: accepted and refused arguments, and metadata."""
 
-from concurrent import futures
-
 import grpc
 import pytest
+from tests.client.conftest import serving
 from tests.support.command import run_farpoint
 from tests.support.servers.certificates import issue
 
@@ -23,16 +22,13 @@ def files(tmp_path):
 @pytest.fixture
 def tls_target(server, files):
     """The test server again, behind mTLS."""
-    listener = grpc.server(futures.ThreadPoolExecutor(2))
-    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(server, listener)
     pair = (files.key.read_bytes(), files.certificate.read_bytes())
     credentials = grpc.ssl_server_credentials(
         [pair], files.ca.read_bytes(), require_client_auth=True
     )
-    port = listener.add_secure_port("127.0.0.1:0", credentials)
-    listener.start()
-    yield f"127.0.0.1:{port}"
-    listener.stop(None).wait()
+    add = sampling_pb2_grpc.add_SamplingServiceServicer_to_server
+    with serving((add, server), credentials=credentials) as target:
+        yield target
 
 
 def tls_of(files, **more):
@@ -67,7 +63,8 @@ def test_to_this_machine_a_token_goes_in_plain_text(server, cloud):
 
 
 @pytest.mark.parametrize(
-    "target", [FAR, f"dns:///{FAR}", "10.0.0.7:1", "0.0.0.0:1", "[2001:db8::1]:1"]
+    "target",
+    [FAR, f"dns:///{FAR}", "10.0.0.7:1", "0.0.0.0:1", "[2001:db8::1]:1", "127.0.0.1:1,10.0.0.1:2"],
 )
 def test_to_another_machine_it_does_not(target):
     with pytest.raises(farpoint.InvalidArgumentError, match="in plain text: give tls") as caught:

@@ -30,13 +30,9 @@ def check(items, sent):
             assert len(sample) == 5
 
 
-def test_answers_come_in_order_and_a_cloud_that_fails_does_not_end_the_stream(client):
+async def test_answers_come_in_order_and_a_cloud_that_fails_does_not_end_the_stream(client, server):
     sent = clouds()
     check(list(client.sample_stream(sent, 5)), sent)
-
-
-async def test_the_async_client_does_the_same(server):
-    sent = clouds()
     check(await streamed(server.target, sent, 5), sent)
 
     async def later():
@@ -71,7 +67,7 @@ def broken():
     raise KeyError("the sensor")
 
 
-async def test_what_the_callers_clouds_raise_reaches_the_caller_after_the_answers(client, server):
+async def test_an_exception_of_the_clouds_is_raised_after_the_answers(client, server):
     items = client.sample_stream(broken(), 5)
     assert next(items).index == 0
     with pytest.raises(KeyError, match="the sensor"):
@@ -118,7 +114,7 @@ def limit(server):
     server.message_bytes = 2 << 20
 
 
-def test_what_is_above_the_limit_is_sent_in_pieces_below_it(client, server):
+def test_a_request_above_the_limit_is_sent_in_pieces_below_it(client, server):
     sample = client.sample([CLOUD, CLOUD[:9]], [5, 2], start=3)[0]
     assert sum(server.pieces) == 200_009 * 12
     assert max(server.pieces) <= 1 << 20
@@ -127,7 +123,7 @@ def test_what_is_above_the_limit_is_sent_in_pieces_below_it(client, server):
     assert sample.indices[0] == 3
 
 
-def test_what_is_below_the_limit_is_one_message(client, server):
+def test_a_request_below_the_limit_is_one_message(client, server):
     client.sample(CLOUD[:150_000], 2)
     assert server.pieces == []
 

@@ -16,7 +16,6 @@ from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint import PackedCloud
-from farpoint_ops import farthest_point_sample, knn
 
 NODE_PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
 NODE_FOLDER = ROOT / "build" / "node"
@@ -101,16 +100,9 @@ def test_triton_client(server: RunningServer) -> None:
 
 def test_node_client(server: RunningServer) -> None:
     (code,) = code_blocks("clients.md", "js")
-    done = subprocess.run(
-        [_node(), "-e", code.replace("127.0.0.1:50051", server.address)],
-        cwd=ROOT,
-        env={"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = np.array(done.stdout.split(), dtype=np.int64)
+    environment = {"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""}
+    program = code.replace("127.0.0.1:50051", server.address)
+    rows = np.array(_printed(_node(), "-e", program, env=environment))
     assert rows[0] == 0
     assert len(np.unique(rows)) == 256
     assert 0 <= rows.min() <= rows.max() < 10_000
@@ -121,18 +113,20 @@ def test_curl(server: RunningServer) -> None:
         pytest.skip(f"the optional extra {', '.join(missing)}")
     (code,) = code_blocks("clients.md", "bash")
     http = server.ready["http_address"]
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    program = code.replace("127.0.0.1:8080", http)
+    rows = _printed("bash", "-euo", "pipefail", "-c", program)
     with farpoint.Client(server.address) as client:
         cloud = farpoint.io.read_cloud(ROOT / "tests" / "data" / "street_kitti_part.bin")
         wanted = client.sample(cloud.points, 8)
-    assert list(map(int, done.stdout.split())) == wanted.indices.tolist()
+    assert rows == wanted.indices.tolist()
+
+
+def _printed(*command: str, env: dict[str, str] | None = None) -> list[int]:
+    """The numbers that a program prints."""
+    options = {"cwd": ROOT, "env": env, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, **options)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
 
 
 def _node() -> str:
@@ -178,18 +172,3 @@ def test_every_module_has_a_row() -> None:
     folder = ROOT / "ops/farpoint_ops/compat"
     public = {p.stem for p in folder.iterdir() if not p.name.startswith("_")}
     assert {module for module, _ in MODULES} == public | {"pointops.batched"}
-
-
-def test_what_the_answers_have_in_common() -> None:
-    """The rows of the first table, in the ops."""
-    square = torch.tensor([[[0.0, 0], [2, 0], [0, 2], [2, 2], [2, 2]]])
-    indices = farthest_point_sample(square, 5)
-    assert indices.tolist() == [[0, 3, 1, 2, 4]], "from row 0, ties to the lowest, none twice"
-    assert indices.dtype == torch.int32
-    apart = torch.nn.functional.pad(square, (0, 1))
-    assert knn(apart, apart[:, :1], 2)[1].tolist() == [[[0, 4]]], "squared"
-    _, radii = farthest_point_sample(square.double(), 1, return_distances=True)
-    assert radii.dtype == torch.float64
-    assert radii.item() == 8**0.5, "not squared"
-    with pytest.raises(ValueError, match="num_samples: expected 1 to N = 5, got 6"):
-        farthest_point_sample(square, 6)

@@ -33,7 +33,8 @@ def test_every_setting_is_listed_once_with_its_help() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", render_settings(), re.MULTILINE)
     assert sorted(name for name, _ in rows) == sorted(Settings.model_fields)
     for name, row in rows:
-        assert row.endswith(str(Settings.model_fields[name].description).replace("|", r"\|")), name
+        text = " ".join(str(Settings.model_fields[name].description).split())
+        assert row.endswith(text.replace("|", r"\|")), name
 
 
 def test_every_metric_that_a_server_exports_is_listed(server: RunningServer) -> None:
@@ -51,7 +52,7 @@ def test_modules_of_the_api_reference_exist_and_all_public_ops_are_in_them() -> 
     package = import_module("farpoint_ops")
     public = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
     shown = {name.split(".")[1] for name in modules if name.startswith("farpoint_ops.")}
-    assert shown | {"reference"} == public
+    assert shown == public
 
 
 def test_every_page_of_docs_is_in_the_menu() -> None:

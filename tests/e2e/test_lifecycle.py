@@ -1,9 +1,11 @@
 """Start, health and end of a server process."""
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import grpc
@@ -14,15 +16,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
-from tests.support.servers.http_caller import HttpCaller
+from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import failed_start
 
 import farpoint
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.inference import open_inference_pb2_grpc
-from farpoint.v1 import sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
 
-METRICS = ("--http-listen", "127.0.0.1:0")
 SERVICE = "farpoint.v1.SamplingService"
 RANDOM = np.random.default_rng(11)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
@@ -43,43 +44,44 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
     assert draining["calls"] > 10, "the signal came too late to mean anything"
 
 
-def test_a_draining_server_says_so_everywhere_and_takes_nothing_new(start):
-    server = start("--drain-grace-s", "0", *METRICS, batch_s=2)
+def test_a_draining_server_refuses_new_calls_on_every_port_and_finishes_accepted_ones(start):
+    server = start("--drain-grace-s", "2", *HTTP, batch_s=4)
+    go_on, request = threading.Event(), sample_request(CLOUD, 20)
+    sensor = itertools.chain(
+        [sampling_pb2.SampleStreamRequest(request=request)], iter(go_on.wait, True)
+    )
     with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
-        assert http.call("GetServerInfo", b"").status == 200
         stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+        stock = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        accepted = stub.Sample.future(sample_request(CLOUD, 20))
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
+        assert stock.ServerReady(pb.ServerReadyRequest()).ready
+        accepted, stream = stub.Sample.future(request), stub.SampleStream(sensor)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 2 * len(CLOUD))
         server.signal(signal.SIGTERM)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.Sample(sample_request(CLOUD, 1))
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert caught.value.details() == "the server is shutting down"
-        assert http.call("GetServerInfo", b"").json["code"] == "unavailable"
-        assert len(accepted.result().indices.data) == 4 * 20
-    assert server.wait() == 0
-
-
-def test_probes_and_stock_clients_see_that_a_server_drains(start):
-    server = start(*METRICS, "--drain-grace-s", "60")
-    with grpc.insecure_channel(server.address) as channel, HttpCaller(server) as http:
-        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        assert inference.ServerReady(pb.ServerReadyRequest()).ready
-        server.signal(signal.SIGTERM)
-        server.wait_for(lambda line: line["event"] == "draining")
         assert http.request("GET", "/healthz").status == 503
-        assert not inference.ServerReady(pb.ServerReadyRequest()).ready
-        assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
-        assert inference.ServerLive(pb.ServerLiveRequest()).live
-    server.signal(signal.SIGTERM)
+        assert not stock.ServerReady(pb.ServerReadyRequest()).ready
+        assert not stock.ModelReady(pb.ModelReadyRequest(name="fps")).ready
+        assert stock.ServerLive(pb.ServerLiveRequest()).live
+        while (answer := http.call("GetServerInfo", b"")).status == 200:
+            pass  # in the time of grace
+        assert answer.json["code"] == "unavailable"
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Sample(request)
+        assert caught.value.details() == "the server is shutting down"
+        assert len(accepted.result().indices.data) == 4 * 20
+        assert next(stream).HasField("response")
+        with pytest.raises(grpc.RpcError) as caught:
+            next(stream)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        go_on.set()
+    assert server.wait() == 0
 
 
 @pytest.mark.parametrize("flags", [["--drain-timeout-s", "0.2"], []])
 def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
-    server = start(*flags, *METRICS, batch_s=20)
+    server = start(*flags, *HTTP, batch_s=20)
     with server.connected() as stub:
         call = stub.Sample.future(sample_request(CLOUD, 1))
         server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
@@ -97,7 +99,7 @@ def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
     assert (stopped["unanswered"], stopped["level"]) == (1, "warning")
 
 
-def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
+def test_work_of_a_caller_that_left_does_not_delay_the_end(start):
     server = start(batch_s=20)
     with server.connected() as stub, pytest.raises(grpc.RpcError):
         stub.Sample(sample_request(CLOUD, 1), timeout=0.3)
@@ -107,15 +109,8 @@ def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("service", ["", SERVICE, "grpc.health.v1.Health"])
-def test_health_is_known_for_the_server_and_each_service(channel, service):
-    health = health_pb2_grpc.HealthStub(channel)
-    answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_reflection_lists_and_describes_every_service(channel, version):
+def test_reflection_describes_every_service_and_health_knows_it(channel, version):
     reflect = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
         request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
@@ -128,9 +123,13 @@ def test_reflection_lists_and_describes_every_service(channel, version):
     for answer in reflect(iter([ask(file_containing_symbol=name) for name in names])):
         (file, *_) = answer.file_descriptor_response.file_descriptor_proto
         assert FileDescriptorProto.FromString(file).service
+    health = health_pb2_grpc.HealthStub(channel)
+    for name in ("", SERVICE, "grpc.health.v1.Health"):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_the_server_says_what_it_is(client):
+def test_server_info(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]
     assert info.methods == ("farthest_point", "voxel_grid", "random", "poisson_disk")
@@ -159,7 +158,7 @@ LONG = f"unix:/tmp/{'x' * 150}"
         (["--device", "cuda:77"], "--device cuda:77: "),
     ],
 )
-def test_what_keeps_a_server_from_starting_is_one_line(server, flags, reason):
+def test_an_error_at_the_start_is_one_line(server, flags, reason):
     status, (*log, last) = failed_start(*(flag.format(used=server.address) for flag in flags))
     assert status == 2
     assert last.startswith(f"farpoint-server: {reason.format(used=server.address)}")
@@ -195,7 +194,7 @@ def test_a_server_without_standard_error_does_not_start():
     assert ended.stdout.startswith("farpoint-server: standard error is closed")
 
 
-def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
+def test_a_variable_that_is_not_a_setting_gives_a_warning(start, monkeypatch):
     monkeypatch.setenv("FARPOINT_LISTN", "secret")
     line = start().wait_for(lambda line: line["level"] == "warning")
     assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]

@@ -1,7 +1,6 @@
 """Observability of a running server: metrics, health over HTTP, traces, limits."""
 
 import socket
-import time
 import urllib.error
 import urllib.request
 from concurrent import futures
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import sample_request
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, wait_until
 
 import farpoint
 
@@ -25,11 +24,11 @@ TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 @pytest.fixture(scope="module")
 def collector():
-    """An OpenTelemetry collector that keeps the spans it is sent."""
+    """The address of an OpenTelemetry collector, and the spans that it has received."""
     trace = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     spans = []
 
-    def export(request, context):  # noqa: ARG001
+    def export(request, _):
         for resource in request.resource_spans:
             spans.extend(span for scope in resource.scope_spans for span in scope.spans)
         return trace.ExportTraceServiceResponse()
@@ -41,9 +40,7 @@ def collector():
     )
     service = "opentelemetry.proto.collector.trace.v1.TraceService"
     server = grpc.server(futures.ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers(
-        [grpc.method_handlers_generic_handler(service, {"Export": handler})]
-    )
+    server.add_registered_method_handlers(service, {"Export": handler})
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"http://127.0.0.1:{port}", spans
@@ -78,14 +75,6 @@ def test_half_open_requests_take_neither_threads_nor_all_descriptors(start):
     assert server.stop() == 0
 
 
-def wait_for(read, is_there):
-    give_up = time.monotonic() + 60
-    while not is_there(found := read()):
-        assert time.monotonic() < give_up, found
-        time.sleep(0.01)
-    return found
-
-
 def test_calls_phases_batches_and_memory_are_in_the_metrics(observed):
     before = observed.metrics()
     with farpoint.Client(observed.address) as client:
@@ -94,7 +83,8 @@ def test_calls_phases_batches_and_memory_are_in_the_metrics(observed):
             client.sample(CLOUD * np.nan, 10)
     # A call is counted when it has ended, which its caller may know a moment earlier.
     failed = f"farpoint_rpcs_total{{code=INVALID_ARGUMENT,rpc={SAMPLE}}}"
-    after = wait_for(observed.metrics, lambda found: failed in found)
+    wait_until(lambda: failed in observed.metrics())
+    after = observed.metrics()
 
     def grown(name: str) -> float:
         return after[name] - before.get(name, 0)

@@ -1,5 +1,7 @@
-"""A server with mTLS, tokens and an admin port, through the client and in its log."""
+"""A server with mTLS, tokens, HTTP and an admin port, through the clients and in its log."""
 
+import http.client
+import ssl
 import threading
 from pathlib import Path
 
@@ -8,14 +10,18 @@ import numpy as np
 import pytest
 from tests.support.messages import sample_request
 from tests.support.servers.certificates import Files, issue
+from tests.support.servers.http_caller import HTTP, PATIENCE_S, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2
 
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 CAMERA, OPS, LATER = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops", "lateron"))
-SECRETS = (CAMERA, OPS, LATER, "not-a-known-token", "PRIVATE KEY")
+UNKNOWN = "not-a-known-token"
+SECRETS = (CAMERA, OPS, LATER, UNKNOWN, "PRIVATE KEY")
+MEMORY = "/farpoint.v1.AdminService/GetMemory"
+UNLOAD = "/v2/repository/models/density_small/unload"
 
 
 class Secured:
@@ -30,15 +36,19 @@ class Secured:
         self.server = RunningServer(
             *self.files.flags(client_ca=self.files.ca),
             *("--tokens-file", str(self.tokens), "--admin-listen", self.admin),
-            *("--log-level", "debug"),
+            *(*HTTP, "--probe-listen", "127.0.0.1:0", "--log-level", "debug"),
         )
-
-    @property
-    def tls(self) -> farpoint.Tls:
-        return farpoint.Tls(*vars(self.files).values())
+        self.tls = farpoint.Tls(*vars(self.files).values())
 
     def client(self, token: str | None = CAMERA, tls: farpoint.Tls | None = None):
         return farpoint.Client(self.server.address, tls=tls or self.tls, token=token, timeout=60)
+
+    def http(self, shown: Files | None, trusted: Files) -> HttpCaller:
+        """A caller over HTTP that shows a certificate and trusts an authority."""
+        context = ssl.create_default_context(cafile=str(trusted.ca))
+        if shown is not None:
+            context.load_cert_chain(shown.certificate, shown.key)
+        return HttpCaller(self.server, context)
 
 
 @pytest.fixture(scope="module")
@@ -49,27 +59,38 @@ def secured(tmp_path_factory: pytest.TempPathFactory):
     assert secured.server.stop() == 0
 
 
+def bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
 async def test_certificate_and_token_open_the_service(secured):
     with secured.client() as client:
         assert len(client.sample(CLOUD, 3)) == 3
     tls = secured.tls
     async with farpoint.AsyncClient(secured.server.address, tls=tls, token=CAMERA) as client:
         assert len(await client.sample(CLOUD, 3)) == 3
+    with secured.http(secured.files, secured.files) as caller:
+        assert caller.call_json("GetServerInfo", {}, **bearer(CAMERA)).json["version"]
+    line = secured.server.wait_for(lambda line: line.get("protocol") == "connect")
+    assert line["caller"] == "camera"
 
 
 @pytest.mark.parametrize(
-    ("token", "error", "reason"),
+    ("token", "error", "reason", "status"),
     [
-        (None, farpoint.UnauthenticatedError, "expected metadata authorization: Bearer TOKEN"),
-        ("not-a-known-token", farpoint.UnauthenticatedError, "not known"),
-        (OPS, farpoint.PermissionDeniedError, "the token of 'ops' lacks the scope 'sample'"),
+        (None, farpoint.UnauthenticatedError, "expected metadata authorization: Bearer TOKEN", 401),
+        (UNKNOWN, farpoint.UnauthenticatedError, "not known", 401),
+        (OPS, farpoint.PermissionDeniedError, "the token of 'ops' lacks the scope 'sample'", 403),
     ],
 )
-def test_another_token_does_not(secured, token, error, reason):
+def test_another_token_is_refused(secured, token, error, reason, status):
     with secured.client(token) as client, pytest.raises(error, match=reason) as caught:
         client.sample(CLOUD, 3)
     line = secured.server.wait_for(lambda line: line.get("request_id") == caught.value.request_id)
     assert line["status"] in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+    with secured.http(secured.files, secured.files) as caller:
+        assert caller.call_json("GetServerInfo", {}, **bearer(token)).status == status
+        assert caller.request("GET", "/v2", **bearer(token)).status == status
 
 
 def test_another_certificate_does_not_connect(secured):
@@ -84,11 +105,43 @@ def test_another_certificate_does_not_connect(secured):
             client.server_info(timeout=30)
     with farpoint.Client(secured.server.address) as plain, pytest.raises(farpoint.UnavailableError):
         plain.server_info(timeout=30)
+    callers = secured.http(strange, files), secured.http(files, strange), HttpCaller(secured.server)
+    for caller in callers:
+        with caller, pytest.raises((ssl.SSLError, ConnectionError)):
+            caller.call_json("GetServerInfo", {}, **bearer(CAMERA))
+
+
+def test_over_http_health_and_metrics_need_no_certificate_and_calls_do(secured):
+    with secured.http(None, secured.files) as caller:
+        answer = caller.call_json("GetServerInfo", {}, **bearer(CAMERA))
+        assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+        assert "client certificate" in answer.json["message"]
+        assert caller.request("GET", "/healthz").body == b"SERVING\n"
+        assert b"farpoint_serving 1.0" in caller.request("GET", "/metrics").body
+
+
+def test_the_probe_port_is_plain_text_and_has_health_only(secured):
+    health, absent = (200, b"SERVING\n"), (404, b"Not Found")
+    for path in ("/healthz", "/readyz", "/", "/metrics", MEMORY, "/v2/health/ready"):
+        address = secured.server.ready["probe_address"]
+        connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (health if path.endswith("z") else absent)
+        connection.close()
 
 
 def test_administration_is_on_its_own_port_with_its_own_scope(secured):
-    with secured.client(OPS) as client, pytest.raises(farpoint.UnimplementedError):
-        client.memory()
+    with secured.client(OPS) as client:
+        for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
+            with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen"):
+                call()
+    with secured.http(secured.files, secured.files) as caller:
+        assert caller.call_json(MEMORY, {}, **bearer(OPS)).status == 404
+        assert caller.request("POST", UNLOAD, b"{}", **bearer(CAMERA)).status == 403
+        refused = caller.request("POST", UNLOAD, b"{}", **bearer(OPS))
+        assert refused.status == 501
+        assert "--admin-listen" in refused.json["error"]
     with farpoint.Client(secured.admin, token=OPS) as admin:
         assert admin.memory().devices[0].device == "cpu"
         with pytest.raises(farpoint.UnimplementedError):
@@ -104,75 +157,47 @@ def test_administration_is_on_its_own_port_with_its_own_scope(secured):
 def test_an_open_stream_ends_with_its_token(start, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"camera sample {CAMERA}\nlater sample {LATER}\n")
-    server = start("--tokens-file", str(tokens))
-    with (
-        grpc.insecure_channel(server.address) as channel,
-        farpoint.Client(server.address, token=LATER, timeout=60) as later,
-    ):
-        kept, lost = (open_stream(channel, token) for token in (LATER, CAMERA))
+    server, over = start("--tokens-file", str(tokens)), threading.Event()
+
+    def requests():
+        yield sampling_pb2.SampleStreamRequest(request=sample_request(CLOUD, 3))
+        over.wait(60)
+
+    with server.connected() as stub:
+        kept, lost = (
+            stub.SampleStream(requests(), metadata=[*bearer(token).items()])
+            for token in (LATER, CAMERA)
+        )
+        assert next(kept).HasField("response")
+        assert next(lost).HasField("response")
         tokens.write_text(f"later sample {LATER}\n")
         with pytest.raises(grpc.RpcError, match="the token was revoked") as caught:
             next(lost)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        later.sample(CLOUD, 3)
-        tokens.write_text("")
-        server.wait_for(lambda line: line["level"] == "warning")
-        with pytest.raises(grpc.RpcError, match="the token was revoked"):
-            next(kept)
-        server.wait_for(lambda line: "contents revoked" in line["event"])
-        with pytest.raises(farpoint.UnauthenticatedError):
-            later.sample(CLOUD, 3)
+        assert kept.is_active()
+        over.set()
 
 
-def open_stream(channel: grpc.Channel, token: str):
-    """A SampleStream that was answered once and whose sender does not go on."""
-    first, over = (
-        sampling_pb2.SampleStreamRequest(request=sample_request(CLOUD, 3)),
-        threading.Event(),
-    )
-
-    def requests():
-        yield first
-        over.wait(60)
-
-    stub = sampling_pb2_grpc.SamplingServiceStub(channel)
-    stream = stub.SampleStream(requests(), metadata=[("authorization", f"Bearer {token}")])
-    next(stream)
-    stream.add_callback(over.set)
-    return stream
+def test_a_server_that_is_open_to_other_machines_warns(start):
+    server = start("--listen", "0.0.0.0:0")
+    (warning,) = [line for line in server.log if line["level"] == "warning"]
+    assert warning["addresses"] == ["0.0.0.0:0"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "missing"),
-    [
-        ([], ["--tls-certificate and --tls-key", "--tokens-file or --tls-client-ca"]),
-        (["--tokens-file"], ["--tls-certificate and --tls-key"]),
-    ],
-)
-def test_a_server_that_is_open_to_other_machines_says_so(start, tmp_path, flags, missing):
-    (tmp_path / "tokens").write_text(f"camera sample {CAMERA}\n")
-    server = start("--listen", "0.0.0.0:0", *flags, *([str(tmp_path / "tokens")] * len(flags)))
-    warnings = [line for line in server.log if line["level"] == "warning"]
-    assert [(line["addresses"], line["missing"]) for line in warnings] == [(["0.0.0.0:0"], missing)]
-
-
-def test_two_addresses_and_administration_speak_tls(start, tmp_path):
-    files = issue(tmp_path / "files")
-    flags = ["--listen", "localhost:0", "--admin-listen", "127.0.0.1:00"]
-    server = start(*flags, *files.flags(client_ca=files.ca))
-    ready = server.ready
-    tls = farpoint.Tls(*vars(files).values())
-    assert len(ready["addresses"]) == 2
-    for address in ready["addresses"]:
-        with farpoint.Client(address, tls=tls, timeout=60) as client:
-            assert len(client.sample(CLOUD, 3)) == 3
-    (admin_address,) = ready["admin_addresses"]
-    with farpoint.Client(admin_address, tls=tls, timeout=60) as admin:
-        assert admin.memory().devices[0].device == "cpu"
-    assert server.stop() == 0
+def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):
+    """test_browsers.py has every case."""
+    own = "https://viewer.example"
+    with HttpCaller(start(*HTTP, "--http-origins", own)) as caller:
+        assert caller.request("GET", "/metrics", host="evil.example").status == 421
+        foreign = caller.call_json("GetServerInfo", {}, origin="https://evil.example")
+        assert foreign.status == 403
+        answered = caller.call_json("GetServerInfo", {}, origin=own, host="viewer.example")
+        assert answered.status == 200
+        assert answered.headers["access-control-allow-origin"] == own
 
 
 def test_files_are_read_again_and_nothing_secret_is_ever_logged(secured, tmp_path):
+    """The last test of this server, whose files it replaces."""
     with secured.client() as up:
         up.sample(CLOUD, 3)
         secured.tokens.write_text(f"later sample {LATER}\n")
@@ -183,6 +208,8 @@ def test_files_are_read_again_and_nothing_secret_is_ever_logged(secured, tmp_pat
     secured.files.replace_with(secured.strange)
     with secured.client(LATER) as client:
         assert len(client.sample(CLOUD, 3)) == 3
+    with secured.http(None, secured.strange) as caller:
+        assert caller.request("GET", "/healthz").status == 200
     trusts_former = farpoint.Tls(former.ca, former.certificate, former.key)
     with (
         secured.client(LATER, tls=trusts_former) as client,

@@ -3,18 +3,18 @@
 import importlib.util
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from tests.support.robots import recorded_messages
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, wait_until
 
 import farpoint
 from farpoint import PackedCloud
@@ -148,7 +148,8 @@ def test_a_server_that_went_away_is_found_again(example, tmp_path, monkeypatch):
         try:
             for _ in range(2):
                 server = RunningServer("--listen", path)
-                feed_until(inbox, message, lambda: not published.empty())
+                # A sensor: what was sent to a server that went away is lost.
+                wait_until(lambda: inbox.put(message) or not published.empty())
                 check_sampled(published.get(), message, client)
                 server.process.kill()
                 server.wait()
@@ -161,69 +162,28 @@ def test_a_server_that_went_away_is_found_again(example, tmp_path, monkeypatch):
     assert not worker.is_alive()
 
 
-def feed_until(inbox: Any, message: Any, is_done: Callable[[], bool]) -> None:
-    """A sensor: what was sent to a server that went away is lost."""
-    give_up = time.monotonic() + 60
-    while not is_done():
-        assert time.monotonic() < give_up
-        inbox.put(message)
-        time.sleep(0.05)
+def test_the_node(example, server, client, monkeypatch):
+    """With a stand-in for ROS whose `spin` plays the messages of a recording."""
+    ros, published = MagicMock(), Queue()
+    node, parameters = ros.create_node.return_value, {"server": server.address, "m": M}
+    node.declare_parameter = lambda name, _: SimpleNamespace(value=parameters[name])
+    node.create_publisher.return_value.publish = published.put
+    node.get_logger.return_value.warning = no_warning
 
-
-class FakeRos:
-    """The part of rclpy that the node uses; `spin` plays messages and ends as an interrupt."""
-
-    def __init__(self, messages: list[Any], parameters: dict[str, Any]) -> None:
-        self.messages, self.parameters = messages, parameters
-        self.published: Queue[Any] = Queue()
-        self.topics: list[str] = []
-        self.is_shut_down = False
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        modules = {
-            "rclpy": SimpleNamespace(
-                init=lambda: None,
-                create_node=lambda _: self,
-                spin=self.spin,
-                try_shutdown=lambda: setattr(self, "is_shut_down", True),
-            ),
-            "rclpy.executors": SimpleNamespace(ExternalShutdownException=EOFError),
-            "rclpy.qos": SimpleNamespace(qos_profile_sensor_data="sensor data"),
-            "sensor_msgs": SimpleNamespace(),
-            "sensor_msgs.msg": SimpleNamespace(PointCloud2=type(self.messages[0])),
-        }
-        for name, module in modules.items():
-            monkeypatch.setitem(sys.modules, name, module)
-
-    def declare_parameter(self, name: str, default: Any) -> SimpleNamespace:
-        return SimpleNamespace(value=self.parameters.get(name, default))
-
-    def create_publisher(self, _: type, topic: str, __: int) -> SimpleNamespace:
-        self.topics.append(topic)
-        return SimpleNamespace(publish=self.published.put)
-
-    def create_subscription(self, _: type, topic: str, receive: Any, __: str) -> None:
-        self.topics.append(topic)
-        self.receive = receive
-
-    def get_logger(self) -> SimpleNamespace:
-        return SimpleNamespace(warning=no_warning)
-
-    def spin(self, _: "FakeRos") -> None:
-        for message in self.messages:
-            self.receive(message)
-            self.sampled = self.published.get(timeout=60)
+    def spin(_: object) -> None:
+        receive = node.create_subscription.call_args.args[2]
+        for message in recorded_messages():
+            receive(message)
+            check_sampled(published.get(timeout=60), message, client)
         raise KeyboardInterrupt
 
-    def destroy_node(self) -> None:
-        pass
-
-
-def test_the_node(example, server, client, monkeypatch):
-    ros = FakeRos(recorded_messages(), {"server": server.address, "m": M})
-    ros.install(monkeypatch)
+    ros.spin = spin
+    ros.executors.ExternalShutdownException = EOFError
+    for name in ("rclpy", "rclpy.executors", "rclpy.qos", "sensor_msgs", "sensor_msgs.msg"):
+        stand_in = ros.executors if name == "rclpy.executors" else ros
+        monkeypatch.setitem(sys.modules, name, stand_in)
     example.main()
-    assert ros.topics == ["points/sampled", "points"]
-    assert ros.is_shut_down
-    assert ros.published.empty()
-    check_sampled(ros.sampled, recorded_messages()[1], client)
+    assert node.create_publisher.call_args.args[1] == "points/sampled"
+    assert node.create_subscription.call_args.args[1] == "points"
+    assert ros.try_shutdown.called
+    assert published.empty()

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from tests.support import reference
 from tests.support.tensors import random
 from torch import Tensor
 
-from farpoint_ops import gather_points, group_points, interpolate, reference
+from farpoint_ops import gather_points, group_points, interpolate
 
 raw = torch.ops.farpoint
 HALVES = [torch.float16, torch.bfloat16]

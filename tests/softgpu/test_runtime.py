@@ -9,7 +9,7 @@ PROFILES = {"H100": (132, 9, 0), "A100": (108, 8, 0), "L4": (58, 8, 9), "Orin": 
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_runs_the_kernels_and_says_what_it_is(run, name):
+def test_every_profile_has_its_properties_and_runs_the_kernels(run, name):
     processors, major, minor = PROFILES[name]
     program = f"""
     import farpoint_ops
@@ -219,7 +219,7 @@ def test_the_benchmarks_of_gpu_check_run_up_to_their_timing(run, tmp_path):
         PROCESSORS=4,
     )
     assert ended.status == 0, ended.output
-    for section in ("gathers", "scatters", "sampling", "batches", "methods"):
+    for section in ("gathers", "scatters", "batches", "methods"):
         assert f"{section}: {tmp_path}" in ended.output
 
 

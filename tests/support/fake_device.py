@@ -1,9 +1,8 @@
-"""A fake GPU for transfers, which exists only in numbers and is as late as it may be.
+"""A fake GPU for transfers that runs its streams as late as they may run.
 
-What is given to a stream happens some time after, in an order that is drawn by lot among all that
-the events allow. What would be a race on a real GPU is an error here: memory that is read before
-it was written, a host buffer that is touched while a copy is at it, memory that was dropped while
-a stream was still to use it.
+Work of a stream runs some time later, in a random order among all that the events allow. A race on
+a real GPU is an error here: memory that is read before it was written, a host buffer that is
+touched during a copy, memory that is dropped before a stream has used it.
 """
 
 import random
@@ -32,9 +31,9 @@ class Memory:
     bytes: Array
     on_device: bool
     filled: bool = False
-    """The copy or the kernel that writes it has happened."""
+    """The copy or the kernel that writes it has run."""
     copies: int = 0
-    """Copies that are at it or still to come."""
+    """Copies that read or write it and have not ended."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class FakeEvent:
 
 @dataclass(eq=False)
 class _Later:
-    """Something in a stream; ready once `after` has passed."""
+    """Work of a stream; ready once `after` has passed."""
 
     act: Callable[[], None]
     after: FakeEvent | None = None
@@ -81,8 +80,8 @@ class FakeDevice:
     """A `CudaDevice` whose tensors are FakeTensors; kernels get torch's, of the CPU.
 
     Args:
-        seed: Of the lots.
-        hurry: The chance that something happens each time that the device is spoken to.
+        seed: Of the random order.
+        hurry: The chance that some work runs with each call of the device.
     """
 
     seed: int = 0
@@ -92,7 +91,7 @@ class FakeDevice:
     stand_in: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda t: t.to("meta"))
     """Makes the tensors from which a kernel computes the shapes of its outputs."""
     refuse: Callable[[str], None] = lambda _: None
-    """Called with each thing that is asked for; may raise what a device would."""
+    """Called with the name of each request; may raise the errors of a device."""
     log: list[str] = field(default_factory=list)
     """Events of the streams, in order."""
 
@@ -113,21 +112,21 @@ class FakeDevice:
 
     @property
     def pending(self) -> int:
-        """Things that are still to happen."""
+        """Work that has not run yet."""
         return sum(map(len, self._streams.values()))
 
     def pause(self, stream: DeviceStream) -> None:
-        """Has nothing more happen in a stream."""
+        """Stops a stream."""
         self._paused.add(stream)
 
     def resume(self, stream: DeviceStream) -> None:
-        """Ends a pause."""
+        """Lets a stream go on."""
         with self._changed:
             self._paused.discard(stream)
             self._changed.notify_all()
 
     def settle(self) -> None:
-        """Has all happen that may."""
+        """Runs everything that may run."""
         with self._changed:
             while self._step():
                 pass
@@ -216,7 +215,7 @@ class FakeDevice:
         self._give(stream, lambda: None, event)
 
     def run_until(self, event: FakeEvent) -> None:
-        """Has things happen until the event has passed."""
+        """Runs work of the streams until the event has passed."""
         self.refuse("synchronize")
         with self._changed:
             while not event.passed:
@@ -227,7 +226,7 @@ class FakeDevice:
                 self._changed.wait()
 
     def _ask(self, what: str) -> None:
-        """The host is here; the device may have gone on meanwhile."""
+        """Checks a request of the host, and runs some work of the streams."""
         self.refuse(what)
         with self._changed:
             while self._lots.random() < self.hurry and self._step():

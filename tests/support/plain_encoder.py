@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple, cast
 
 import torch
+from tests.support.brute_force import furthest_points
 from torch import Tensor, nn
 
 from farpoint_models.encoder import DensityEncoder
@@ -23,17 +24,6 @@ class PlainStage(NamedTuple):
     features: Tensor
     counts: Tensor
     mean_distance: Tensor
-
-
-def sample(xyz: Tensor, m: int) -> Tensor:
-    """Farthest point sampling from row 0."""
-    picks = [0]
-    nearest = (xyz - xyz[0]).square().sum(1)
-    for _ in range(m - 1):
-        nearest[picks[-1]] = -1
-        picks.append(int(nearest.argmax()))
-        nearest = torch.minimum(nearest, (xyz - xyz[picks[-1]]).square().sum(1))
-    return torch.tensor(picks, device=xyz.device)
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
@@ -52,16 +42,15 @@ def encode(
     for rate, module in zip(encoder.config.rates, encoder.stages, strict=True):
         m = math.ceil(round(len(xyz) * rate, 6))
         stage = cast("DensityStage", module)
-        picks = sample(xyz, m)
+        picks = torch.from_numpy(furthest_points(xyz.numpy(), m))
         gaps = distances(xyz, xyz[picks])
         owner = gaps.argmin(1)
         present, sizes = torch.unique(owner, return_counts=True)
         collapsed = torch.zeros(m, dtype=torch.int64).index_put((present,), sizes)
         own = gaps.gather(1, owner[:, None])[:, 0]
         mean_distance = torch.zeros(m).index_add(0, owner, own) / collapsed.clamp(min=1)
-        rows = distances(xyz[picks], xyz).topk(
-            min(encoder.config.neighbors, len(xyz)), largest=False
-        )[1]
+        neighbors = min(encoder.config.neighbors, len(xyz))
+        rows = distances(xyz[picks], xyz).topk(neighbors, largest=False)[1]
         members = owner[rows] == torch.arange(m)[:, None]
         features = _stage(stage, features, xyz, picks, rows, members, collapsed)
         counts = torch.zeros(m, dtype=torch.int64).index_add(0, owner, counts)
@@ -115,11 +104,8 @@ def _mlp(mlp: PointwiseMLP, x: Tensor) -> Tensor:
 
 
 def _group_norm(norm: GroupNorm, x: Tensor) -> Tensor:
-    groups = x.reshape(norm.num_groups, -1)
-    mean, variance = groups.mean(1, keepdim=True), groups.var(1, correction=0, keepdim=True)
-    normal = ((groups - mean) / (variance + norm.eps).sqrt()).view(x.shape)
-    shape = (-1, *[1] * (x.dim() - 1))
-    return normal * norm.weight.view(shape) + norm.bias.view(shape)
+    normal = nn.functional.group_norm(x[None], norm.num_groups, norm.weight, norm.bias, norm.eps)
+    return normal[0]
 
 
 def _softmax(scores: Tensor, members: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.types import Clouds, Samples
-from farpoint_server.scheduling.queue import Job
+from farpoint_server.scheduling.lane import Job
 
 MS = 1_000_000
 

@@ -10,27 +10,9 @@ from tests.web.browser import Page
 import farpoint
 from farpoint.io import read_cloud
 
-READ = [
-    "autzen-utm.pcd",
-    "autzen_trim_part.laz",
-    "cad_part.ply",
-    "car_cloud_part.csv",
-    "epsg_4326_part.las",
-    "image_lattice_part.las",
-    "lamppost.pcd",
-    "milk.pcd",
-    "office_kinect_part.pcd",
-    "plane_state_plane_feet.laz",
-    "plane_strip_rgb_normals.pcd",
-    "room_half_duplicates_part.pcd",
-    "simple.las",
-    "street_crlf_part.pcd",
-    "street_kitti_part.bin",
-    "street_map_part.ply",
-    "street_organized_part.npy",
-    "terrain_utm_part.pcd",
-    "vehicle_lidar_part.ply",
-]
+SUFFIXES = {".bin", ".csv", ".las", ".laz", ".npy", ".pcd", ".ply"}
+REFUSED = {"fullwave_pf10.laz", "no-points.las"}
+READ = sorted(p.name for p in DATA.iterdir() if p.suffix in SUFFIXES and p.name not in REFUSED)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +42,7 @@ def _bad() -> dict[str, bytes]:
     return {
         "six.bin": six.astype("<f4").tobytes(),
         "scan.e57": b"ASTM-E57",
-        "no-points.las": (DATA / "no-points.las").read_bytes(),
-        "fullwave_pf10.laz": (DATA / "fullwave_pf10.laz").read_bytes(),
+        **{name: (DATA / name).read_bytes() for name in REFUSED},
         "cut.pcd": (DATA / "milk.pcd").read_bytes()[:5000],
         "cut.ply": (DATA / "vehicle_lidar_part.ply").read_bytes()[:5000],
         "cut.laz": (DATA / "autzen_trim_part.laz").read_bytes()[:5000],

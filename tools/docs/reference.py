@@ -25,7 +25,6 @@ PAGES = {
             "farpoint_ops.voxel_grid",
             "farpoint_ops.methods",
             "farpoint_ops.gather",
-            "farpoint_ops.interpolate",
             "farpoint_ops.neighbors",
             "farpoint_ops.arrays",
             "farpoint_ops.compat",
@@ -89,7 +88,7 @@ def render_settings() -> str:
 def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
     yield from ("| setting | default | bounds | |", "|---|---|---|---|")
     for name, field in fields.items():
-        text = (field.description or "").replace("|", r"\|")
+        text = " ".join(str(field.description).split()).replace("|", r"\|")
         yield f"| `{name}` | {_default(field.default)} | {_bounds(field)} | {text} |"
 
 

@@ -76,7 +76,7 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
     Args:
         points: arrays, or objects of other libraries, see `_adapters`.
         attributes: the caller's; None is without.
-        own_attributes: whether such objects' own attributes stand in where the caller has none.
+        own_attributes: whether attributes of such objects are used if the caller gives none.
     """
     if isinstance(points, (str, bytes, os.PathLike)):
         raise InvalidArgumentError(
@@ -187,40 +187,35 @@ def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
         raise InvalidArgumentError(
             "give m, the number of points to choose, or a radius, or both", field="sample_counts"
         )
-    counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
-    for i, cloud in enumerate(clouds):
-        count = counts[i % len(counts)]
-        if not 1 <= count <= len(cloud):
-            raise InvalidArgumentError(
-                f"m must be from 1 to the {len(cloud)} points of cloud {i}, got {count}",
-                field=f"sample_counts[{i}]",
-            )
-    return counts
+    return _in_clouds(m, clouds, "m", "sample_counts", 1)
 
 
 def check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
     """One start row for all clouds or one per cloud, as the request states them."""
-    starts = _whole_numbers(start, len(clouds), "start", "start_indices")
-    for i, cloud in enumerate(clouds):
-        row = starts[i % len(starts)]
-        if not 0 <= row < len(cloud):
-            raise InvalidArgumentError(
-                f"start must be a row from 0 to {len(cloud) - 1} of cloud {i}, got {row}",
-                field=f"start_indices[{i}]",
-            )
-    return starts
+    return _in_clouds(start, clouds, "start", "start_indices", 0)
 
 
-def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:
+def _in_clouds(
+    value: Any, clouds: Sequence[Sized], name: str, field: str, lowest: int
+) -> list[int]:
+    """One whole number or one per cloud, each of as many values as the cloud has points."""
     try:
         numbers = [operator.index(v) for v in (value if np.ndim(value) else [value])]
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"{name} must be a whole number, or a list of one per cloud, got {value!r}", field=field
         ) from error
-    if np.ndim(value) > 1 or (np.ndim(value) and len(numbers) != clouds):
+    if np.ndim(value) > 1 or (np.ndim(value) and len(numbers) != len(clouds)):
         raise InvalidArgumentError(
-            f"{name} must be one number or one per cloud ({clouds}), got {len(numbers)}",
+            f"{name} must be one number or one per cloud ({len(clouds)}), got {len(numbers)}",
             field=field,
         )
+    for i, cloud in enumerate(clouds):
+        number, highest = numbers[i % len(numbers)], lowest + len(cloud) - 1
+        if not lowest <= number <= highest:
+            raise InvalidArgumentError(
+                f"{name} must be from {lowest} to {highest} for the {len(cloud)} points of "
+                f"cloud {i}, got {number}",
+                field=f"{field}[{i}]",
+            )
     return numbers

@@ -94,7 +94,7 @@ else:
 
         The server is the one that the environment variable FARPOINT_SERVER names, else the one at
         127.0.0.1:50051. FARPOINT_TLS, FARPOINT_CA, FARPOINT_CERTIFICATE, FARPOINT_KEY,
-        FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE have the meaning that they
-        have for the command `farpoint`. The connection stays open for later calls.
+        FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are read as by the command
+        `farpoint`. The connection stays open for later calls.
         """
         return default_client().sample(points, m, **options)

@@ -28,7 +28,7 @@ class Checksums(enum.Enum):
 
     OFF = enum.auto()
     WELCOME = enum.auto()
-    """Asked for and checked; a server that knows none is older, and answers without."""
+    """Requested and checked; an older server answers without."""
     REQUIRED = enum.auto()
     """An answer without them is an error."""
 
@@ -145,12 +145,12 @@ def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> Non
     """Raises DataLossError for a tensor that was damaged in transit."""
     if not tensor.HasField("crc32c"):
         if checksums is Checksums.REQUIRED:
-            raise DataLossError("the server answered without the checksums that were asked for")
+            raise DataLossError("the server answered without the checksums that were requested")
         return
     head = _head_crc(tensor.data_type, *tensor.shape)
     if google_crc32c.extend(head, data) != tensor.crc32c:
         raise DataLossError(
-            f"the answer was damaged on its way: the checksum of {len(data)} bytes does not fit"
+            f"the answer was damaged in transit: the checksum of {len(data)} bytes does not match"
         )
 
 

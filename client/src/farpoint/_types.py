@@ -6,8 +6,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint.packed import PackedCloud
-from farpoint.packed.fields import FoxgloveCloudLike, PointCloud2Like
+from farpoint.packed import FoxgloveCloudLike, PackedCloud, PointCloud2Like
 
 Array: TypeAlias = NDArray[Any]
 

@@ -139,13 +139,6 @@ class DataLossError(InternalError):
     """An answer was damaged in transit: its checksums do not match or are missing."""
 
 
-# By number, as in google.rpc.Status.
-_STATUS_NAMES = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
-    *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
-    *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
-    "UNAUTHENTICATED",
-)
 _BY_STATUS: dict[str, type[FarpointError]] = {
     "INVALID_ARGUMENT": InvalidArgumentError,
     "OUT_OF_RANGE": InvalidArgumentError,
@@ -170,7 +163,10 @@ def from_rpc_error(error: "grpc.RpcError", request_id: str | None = None) -> Far
 
 def from_status(status: "status_pb2.Status", request_id: str | None = None) -> FarpointError:
     """The exception for a failed request of a stream."""
-    code = _STATUS_NAMES[status.code] if 0 <= status.code < len(_STATUS_NAMES) else "UNKNOWN"
+    from google.rpc import code_pb2
+
+    codes = code_pb2.Code
+    code = codes.Name(status.code) if status.code in codes.values() else "UNKNOWN"
     return _make(code, status.message or code, list(status.details), request_id)
 
 
@@ -204,19 +200,19 @@ def _details(metadata: Iterable[Any] | None) -> "list[AnyMessage]":
 def _field(details: "list[AnyMessage]") -> str | None:
     from google.rpc import error_details_pb2
 
-    bad_request = error_details_pb2.BadRequest()
-    for detail in details:
-        if detail.Unpack(bad_request) and bad_request.field_violations:
-            return str(bad_request.field_violations[0].field)
-    return None
+    found = _detail(details, error_details_pb2.BadRequest())
+    return str(found.field_violations[0].field) if found and found.field_violations else None
 
 
 def _retry_after_s(details: "list[AnyMessage]") -> float | None:
     from google.rpc import error_details_pb2
 
-    retry_info = error_details_pb2.RetryInfo()
-    for detail in details:
-        if detail.Unpack(retry_info):
-            delay = retry_info.retry_delay
-            return float(max(0.0, delay.seconds + delay.nanos / 1e9))
-    return None
+    found = _detail(details, error_details_pb2.RetryInfo())
+    if found is None:
+        return None
+    return float(max(0.0, found.retry_delay.seconds + found.retry_delay.nanos / 1e9))
+
+
+def _detail(details: "list[AnyMessage]", message: Any) -> Any:
+    """`message` with the content of the first detail of its type; None if there is none."""
+    return message if any(detail.Unpack(message) for detail in details) else None

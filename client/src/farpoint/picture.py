@@ -18,21 +18,17 @@ def before_after(
     points: Array,
     samples: Array,
     *,
-    colors: Array | None = None,
-    sample_colors: Array | None = None,
     radius: float | None,
     unit: str | None = None,
 ) -> None:
-    """Writes a PNG of a cloud next to its sample; both are seen from one place.
+    """Writes a PNG of a cloud next to its sample, colored by height and seen from one place.
 
     Args:
         path: of the picture; it appears whole or not at all.
         points: (N, 3) finite.
         samples: (M, 3).
-        colors: (N, 3) uint8; None colors by height.
-        sample_colors: (M, 3) uint8, where `colors` is given.
         radius: the covering radius, for the caption; None where it is not measured.
-        unit: of the coordinates; None where nothing says which.
+        unit: of the coordinates; None if it is unknown.
     """
     with naming(path):
         require("matplotlib", "A picture", "picture")
@@ -42,14 +38,12 @@ def before_after(
         frame = np.percentile(np.asarray(points, np.float64), [2, 98], axis=0)
         step = -(-len(points) // MAX_POINTS)
         drawn = points[::step]
-        tints = _by_height(drawn, frame) if colors is None else colors[::step]
         dot = float(np.clip(60_000 / len(drawn), 0.5, 4))
         left = _panel(figure, 1, f"{len(points):,} points in", frame)
-        _scatter(left, drawn, frame, tints, 1.5 * dot)
+        _scatter(left, drawn, frame, _by_height(drawn, frame), 1.5 * dot)
         right = _panel(figure, 2, f"{len(samples):,} points out", frame)
         _scatter(right, drawn, frame, FAINT, 0.5 * dot)
-        tints = _by_height(samples, frame) if sample_colors is None else sample_colors
-        _scatter(right, samples, frame, tints, 12 * dot**0.5)
+        _scatter(right, samples, frame, _by_height(samples, frame), 12 * dot**0.5)
         text = _caption(len(points), len(samples), radius, unit)
         figure.text(0.5, 0.03, text, color=INK, ha="center", fontsize=13, alpha=0.8)
         figure.subplots_adjust(0, 0.07, 1, 0.93, wspace=0)
@@ -89,7 +83,6 @@ def _by_height(points: Array, frame: Array) -> Array:
 def _scatter(axes: Any, points: Array, frame: Array, tints: Any, size: float) -> None:
     """The points within the frame: scans have a long tail."""
     inside = ((points >= frame[0]) & (points <= frame[1])).all(axis=1)
-    if isinstance(tints, np.ndarray):
-        tints = (tints / 255 if tints.dtype == np.uint8 else tints)[inside]
+    tints = tints[inside] if isinstance(tints, np.ndarray) else tints
     options = {"linewidths": 0, "depthshade": False, "clip_on": False}
     axes.scatter(*points[inside].T, s=size, color=tints, **options)

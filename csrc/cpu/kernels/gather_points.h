@@ -1,4 +1,5 @@
-// Gather and scatter-add kernels over the last dimension of channel-first rows.
+// Kernels over the last dimension of channel-first rows: gather, scatter-add, weighted
+// interpolation and its two derivatives, with values v, features f and weights w (see library.cpp).
 #pragma once
 
 #include <algorithm>
@@ -51,6 +52,63 @@ void scatter_rows(const Value* values, const Index* idx, Value* out, const Gathe
     } else {
       for (int64_t j = 0; j < samples; ++j) target[columns[j]] += row[j];
       r += 1;
+    }
+  }
+}
+
+// Row r of `channels` per cloud belongs to cloud r / channels. Each cloud has `points` values a
+// row, `columns` features a row, and for each point `corners` indices, in range, with their
+// weights.
+struct InterpolateShape {
+  int64_t channels;
+  int64_t points;
+  int64_t columns;
+  int64_t corners;
+};
+
+// v[r, n] = sum over k of w[n, k] f[r, idx[n, k]] for the rows [begin, end).
+template <typename Value, typename Index>
+void interpolate_rows(const Value* features, const Index* idx, const Value* weight, Value* out,
+                      const InterpolateShape& shape, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t first = r / shape.channels * shape.points * shape.corners;
+    const Value* row = features + r * shape.columns;
+    for (int64_t n = 0, at = first; n < shape.points; ++n) {
+      Value sum = 0;
+      for (int64_t k = 0; k < shape.corners; ++k, ++at) sum += weight[at] * row[idx[at]];
+      out[r * shape.points + n] = sum;
+    }
+  }
+}
+
+// f[r, idx[n, k]] += v[r, n] w[n, k] for the rows [begin, end), in the order of n and k: sums do
+// not depend on the number of threads.
+template <typename Value, typename Index>
+void interpolate_scatter_rows(const Value* values, const Index* idx, const Value* weight,
+                              Value* out, const InterpolateShape& shape, int64_t begin,
+                              int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t first = r / shape.channels * shape.points * shape.corners;
+    Value* row = out + r * shape.columns;
+    for (int64_t n = 0, at = first; n < shape.points; ++n) {
+      const Value value = values[r * shape.points + n];
+      for (int64_t k = 0; k < shape.corners; ++k, ++at) row[idx[at]] += value * weight[at];
+    }
+  }
+}
+
+// w[n, k] = sum over c of v[c, n] f[c, idx[n, k]] for points [begin, end) of cloud b; `out` is
+// zero.
+template <typename Value, typename Index>
+void interpolate_dot_points(const Value* values, const Value* features, const Index* idx,
+                            Value* out, const InterpolateShape& shape, int64_t b, int64_t begin,
+                            int64_t end) {
+  const int64_t first = (b * shape.points + begin) * shape.corners;
+  for (int64_t r = b * shape.channels; r < (b + 1) * shape.channels; ++r) {
+    const Value* row = features + r * shape.columns;
+    for (int64_t n = begin, at = first; n < end; ++n) {
+      const Value value = values[r * shape.points + n];
+      for (int64_t k = 0; k < shape.corners; ++k, ++at) out[at] += value * row[idx[at]];
     }
   }
 }

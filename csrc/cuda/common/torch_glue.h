@@ -27,10 +27,6 @@ inline at::Tensor scratch_on(const at::Tensor& like, size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
 }
 
-inline at::Tensor int64_or_none(const std::optional<at::Tensor>& values) {
-  return values ? values->to(at::kLong).contiguous() : at::Tensor();
-}
-
 inline const int64_t* pointer_or_null(const at::Tensor& values) {
   return values.defined() ? values.const_data_ptr<int64_t>() : nullptr;
 }

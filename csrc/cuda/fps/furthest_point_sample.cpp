@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "checks_sampling.h"
+#include "checks.h"
 #include "cuda/common/torch_glue.h"
 #include "cuda/fps/fps.h"
 
@@ -179,7 +179,7 @@ Tensors with_distances(const at::Tensor& given, int64_t m, const std::optional<a
                        const std::optional<at::Tensor>& lengths, bool return_distances) {
   check_distance_matrix(given, m, start, lengths);
   const c10::DeviceGuard guard(given.device());
-  const auto values = given.to(distance_type(given)).contiguous();
+  const auto values = widened(given);
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
   auto [indices, left] = outputs(given, {given.size(0), m}, return_distances);
   auto layout = dense_batch(given, m);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "checks_features.h"
+#include "checks.h"
 #include "cuda/common/torch_glue.h"
 
 // An index out of range stops the kernel with a device assertion, as torch's own ops do.
@@ -18,11 +18,6 @@ namespace farpoint {
 namespace {
 
 using Method = cuda::ScatterMethod;
-
-// The halves are summed in float32 and rounded once.
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
-}
 
 cuda::RowTypes row_types(const at::Tensor& values, const at::Tensor& idx) {
   return {values.element_size() == 8, idx.scalar_type() == at::kLong};

@@ -8,7 +8,7 @@
 #include <limits>
 #include <tuple>
 
-#include "checks_neighbors.h"
+#include "checks.h"
 #include "cuda/common/torch_glue.h"
 
 // Lengths live on the device and are not read here; a kernel meeting a bad one stops with a device

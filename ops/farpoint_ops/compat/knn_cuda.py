@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from farpoint_ops.compat._clouds import nearest_in
 
-__all__ = ["KNN"]
-
 
 class KNN(nn.Module):
     """The k points of `ref` nearest to each of `query`, nearest first, without a gradient."""

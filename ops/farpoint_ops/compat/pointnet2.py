@@ -14,28 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from farpoint_ops import fps, neighbors
-from farpoint_ops.compat._batched import Applied, GroupAll, nearest, query_and_group
-from farpoint_ops.gather import gather_points, group_points
-from farpoint_ops.interpolate import interpolate
-
-__all__ = [
-    "BallQuery",
-    "FarthestPointSampling",
-    "FurthestPointSampling",
-    "GatherOperation",
-    "GroupAll",
-    "GroupingOperation",
-    "QueryAndGroup",
-    "ThreeInterpolate",
-    "ThreeNN",
-    "ball_query",
-    "farthest_point_sample",
-    "furthest_point_sample",
-    "gather_operation",
-    "grouping_operation",
-    "three_interpolate",
-    "three_nn",
-]
+from farpoint_ops.compat._batched import Applied, nearest, query_and_group
+from farpoint_ops.compat._batched import GroupAll as GroupAll
+from farpoint_ops.gather import gather_points, group_points, interpolate
 
 
 def furthest_point_sample(xyz: Tensor, npoint: int) -> Tensor:

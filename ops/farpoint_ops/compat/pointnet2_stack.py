@@ -13,25 +13,9 @@ from torch import Tensor, nn
 from farpoint_ops._arguments import to_list
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import pairs_of_clouds, within
-from farpoint_ops.compat.pointnet2 import FarthestPointSampling, furthest_point_sample
+from farpoint_ops.compat.pointnet2 import FarthestPointSampling as FarthestPointSampling
+from farpoint_ops.compat.pointnet2 import furthest_point_sample as furthest_point_sample
 from farpoint_ops.fps import farthest_point_sample_ragged
-
-__all__ = [
-    "BallQuery",
-    "FarthestPointSampling",
-    "GroupingOperation",
-    "QueryAndGroup",
-    "StackFarthestPointSampling",
-    "ThreeInterpolate",
-    "ThreeNN",
-    "ball_query",
-    "farthest_point_sample",
-    "furthest_point_sample",
-    "grouping_operation",
-    "stack_farthest_point_sample",
-    "three_interpolate",
-    "three_nn",
-]
 
 farthest_point_sample = furthest_point_sample
 

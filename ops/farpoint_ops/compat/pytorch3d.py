@@ -2,8 +2,8 @@
 
 Change ``from pytorch3d.ops import …`` to ``from farpoint_ops.compat.pytorch3d import …``. Points
 are (N, P, D), of any D (sampling up to 64); indices are int64. Distances are squared, or sums of
-absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are nearest
-first whatever `return_sorted` says.
+absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are always
+nearest first: `return_sorted` is ignored.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,6 @@ from torch.nn.functional import pad
 
 from farpoint_ops.compat._clouds import absolute_pairs, nearest_in, squared_pairs, within
 from farpoint_ops.fps import farthest_point_sample_ragged
-
-__all__ = ["ball_query", "knn_gather", "knn_points", "sample_farthest_points"]
 
 
 class _KNN(NamedTuple):

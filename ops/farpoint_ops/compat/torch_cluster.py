@@ -30,8 +30,6 @@ from farpoint_ops.compat._clouds import (
 )
 from farpoint_ops.fps import farthest_point_sample_ragged
 
-__all__ = ["fps", "grid_cluster", "knn", "knn_graph", "nearest", "radius", "radius_graph"]
-
 
 def fps(
     src: Tensor,

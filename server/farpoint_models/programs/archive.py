@@ -22,7 +22,7 @@ import torch
 from farpoint_models.checkpoint import open_regular
 from farpoint_models.programs.manifest import FILE_NAME, Manifest, ProgramError, parse_manifest
 
-# Of a graph, a manifest or a list of records. That of a network of a thousand layers has 2 MB.
+# Of a graph, a manifest or a list of records. The graph of a thousand layers has 2 MB.
 MAX_JSON = 1 << 26
 ENCRYPTED = 1
 GRAPH = "models/model.json"
@@ -46,7 +46,7 @@ class Archive:
 
     path: Path
     file: zipfile.ZipFile
-    """Opened once, so that what is loaded is what was checked."""
+    """Opened once, so that the checked file is the loaded one."""
     root: str
     """The folder that all records are in."""
     names: frozenset[str]
@@ -76,7 +76,7 @@ class Archive:
     def without_example_inputs(self) -> io.BytesIO:
         """The archive with an empty record, which torch then does not unpickle.
 
-        A copy, so that what torch reads is what was checked here.
+        A copy, so that torch reads what was checked.
         """
         copy = io.BytesIO()
         with zipfile.ZipFile(copy, "w") as target:
@@ -111,7 +111,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:
     found = file.namelist()
-    # torch compresses and encrypts nothing; so no record is larger than the file.
+    # torch neither compresses nor encrypts, so no record is larger than the file.
     stored = all(
         info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & ENCRYPTED
         for info in file.infolist()
@@ -130,13 +130,12 @@ def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:
     return archive
 
 
-def check_ops(targets: Iterable[str]) -> list[str]:
-    """The ops among the functions that a graph calls, as NAMESPACE::NAME.
+def check_ops(targets: Iterable[str]) -> None:
+    """Checks the functions that a graph calls.
 
     Raises:
-        ProgramError: one is not there, or is not for programs.
+        ProgramError: one is an op that is not there, or not for programs.
     """
-    found: dict[str, None] = {}
     for target in targets:
         if _ARITHMETIC.fullmatch(target):
             continue
@@ -148,8 +147,6 @@ def check_ops(targets: Iterable[str]) -> list[str]:
             raise ProgramError(f"expected public ops of {known} in the graph, got {op}")
         if not hasattr(getattr(torch.ops, namespace), name):
             raise ProgramError(f"the graph calls {op}, which is not in this installation")
-        found[op] = None
-    return list(found)
 
 
 def _targets(graph: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A served program from an nn.Module: exported, checked, saved, and compared with the module."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from farpoint_models.programs.manifest import (
 from farpoint_models.programs.program import Program, load_program
 
 TOLERANCE = 1e-5
-# Clouds, and points above the least that the manifest allows: of what is traced, which is like no
-# other size, such as 3; and of the samples that the module and the program are compared on.
+# Clouds, and points above the manifest's minimum: of the traced inputs, sizes unlike constants of a
+# module, such as 3; and of the samples on which module and program are compared.
 TRACED = (5, 61)
 SAMPLES = ((2, 33), (1, 97))
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\] as dynamic .* constant \((\d+)\)")
@@ -40,16 +40,15 @@ def export_program(module: nn.Module, manifest: Manifest, path: Path) -> Program
     Args:
         module: Takes the manifest's inputs in their order, and returns its outputs: one tensor, or
             any nest of them. It is put into evaluation mode.
-        manifest: What its tensors are; the limits of B, N and P are narrowed to what the graph
-            takes.
+        manifest: Of its tensors; the limits of B, N and P are narrowed to those of the graph.
         path: Of the archive, NAME.pt2.
 
     Returns:
         The program as the server will load it.
 
     Raises:
-        ProgramError: the module cannot be exported like that, calls what a server does not have,
-            or answers otherwise than the program.
+        ProgramError: the module cannot be exported, calls an unknown op, or differs from the
+            program.
     """
     if path.suffix != ".pt2":
         raise ProgramError(f"path: expected NAME.pt2, got {path.name}")
@@ -65,14 +64,13 @@ def export_program(module: nn.Module, manifest: Manifest, path: Path) -> Program
     return program
 
 
-def compare(module: nn.Module, program: Program) -> float:
-    """The largest difference between a module and its program over a few samples.
+def compare(module: nn.Module, program: Program) -> None:
+    """Compares a module and its program over a few samples.
 
     Raises:
-        ProgramError: it is above 1e-5 of the larger of 1 and the module's own number.
+        ProgramError: they differ by more than TOLERANCE of the larger of 1 and the module's number.
     """
     run = program.on(torch.device("cpu"))
-    worst = 0.0
     for clouds, more in SAMPLES:
         inputs = sample_inputs(program.manifest, clouds, more)
         with torch.no_grad():
@@ -80,13 +78,12 @@ def compare(module: nn.Module, program: Program) -> float:
             found = run(inputs)
         for spec, want, got in zip(program.manifest.outputs, expected, found, strict=True):
             apart = (got.double() - want.double()).abs() / want.double().abs().clamp(min=1)
-            worst = max(worst, float(apart.max()) if apart.numel() else 0.0)
+            worst = float(apart.max()) if apart.numel() else 0.0
             if got.shape != want.shape or not worst <= TOLERANCE:
                 raise ProgramError(
                     f"output {spec.name}: the program differs from the module by {worst:.2g} for "
                     f"{clouds} clouds, expected {TOLERANCE} at most"
                 )
-    return worst
 
 
 def sample_inputs(manifest: Manifest, clouds: int, more: int) -> list[Tensor]:
@@ -128,11 +125,12 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
     inputs = tuple(sample_inputs(manifest, *TRACED))
     dynamic = tuple(
         {axis: Dim.DYNAMIC for axis, size in enumerate(spec.shape) if _varies(manifest, size)}
+        or None
         for spec in manifest.inputs
     )
     try:
         with torch.no_grad():
-            exported = torch.export.export(module, inputs, dynamic_shapes=_tree(dynamic))
+            exported = torch.export.export(module, inputs, dynamic_shapes=dynamic)
     except Exception as error:
         fixed = _FIXED.search(str(error))
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -146,11 +144,6 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
         if len(values) != len(specs):
             raise ProgramError(f"the module has {len(values)} {kind}, the manifest {len(specs)}")
     return exported
-
-
-def _tree(dynamic: Sequence[dict[int, Any]]) -> Any:
-    """Dynamic shapes for torch.export: None for a tensor of fixed shape."""
-    return tuple(axes or None for axes in dynamic)
 
 
 def _varies(manifest: Manifest, size: int | str) -> bool:
@@ -174,7 +167,7 @@ def _limits(exported: ExportedProgram, manifest: Manifest) -> dict[str, tuple[in
 
 
 def _name(target: Any) -> str:
-    """The manifest as JSON for the archive."""
+    """The name of a function that a graph calls, for `check_ops`."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
         return str(target) if "." in str(target) else f"higher_order.{target}"
     return f"{target.__module__}.{target.__name__}"

@@ -25,14 +25,14 @@ class Role(str, Enum):
     """Coordinates of the clouds; one input is this."""
     PER_POINT = "per_point"
     PER_SAMPLE = "per_sample"
-    """Rows for points that the program chose; an output alone."""
+    """Rows of points that the program chose; of outputs."""
     PER_CLOUD = "per_cloud"
     LENGTHS = "lengths"
     """Points of each cloud, (B,)."""
     OFFSETS = "offsets"
-    """First row of each cloud and the end, (B+1,), or as pointops has it the ends alone, (B,)."""
+    """First row of each cloud and the end, (B+1,), or only the ends, (B,), as in pointops."""
     COUNTS = "counts"
-    """Rows of each cloud in the outputs per sample that name it, (B,); an output alone."""
+    """Rows of each cloud in the outputs per sample that name it, (B,); of outputs."""
 
 
 INPUT_ROLES = {Role.POINTS, Role.PER_POINT, Role.PER_CLOUD, Role.LENGTHS, Role.OFFSETS}
@@ -86,7 +86,7 @@ class Batching(str, Enum):
     """Which requests may run as one call of the program."""
 
     RAGGED = "ragged"
-    """Any: rows of all clouds end to end, and offsets."""
+    """Any: concatenated rows, and offsets."""
     PADDED = "padded"
     """Any of similar size: padded with zeros to the longest, and lengths."""
     EQUAL = "equal"
@@ -107,7 +107,7 @@ class Manifest:
     """Least and most of a named dimension; None is without limit."""
     shift_float64: bool = False
     """Whether float64 coordinates are shifted to the first point of their cloud and narrowed, as
-    Sample does: for programs that look at differences of coordinates alone."""
+    for Sample: for programs that use only differences of coordinates."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -228,6 +228,10 @@ def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Ro
         raise ProgramError(f"{where}: expected a role among {known}, got {spec.role.value}")
     if spec.dtype not in DTYPES:
         raise ProgramError(f"{where}: expected a dtype among {', '.join(DTYPES)}, got {spec.dtype}")
+    if not all(isinstance(d, str) or (type(d) is int and d >= 0) for d in spec.shape):
+        raise ProgramError(
+            f"{where}: expected a shape of names and sizes of 0 or more, got {list(spec.shape)}"
+        )
     expected = _expected_dimensions(manifest, spec)
     found = [size for size in spec.shape if isinstance(size, str)]
     free = spec.role is Role.PER_SAMPLE

@@ -1,4 +1,4 @@
-"""The engines of the devices, the scheduler before them, memory, and models."""
+"""Engines of the devices, the scheduler, memory and models."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import torch
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import Engine, background_threads, can_lower_priority
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
@@ -28,15 +28,12 @@ MAX_AT_ONCE = 8
 
 
 class Compute:
-    """Engines, schedulers and models: they run requests that are arrays; no network.
+    """Engines, schedulers and models, which run requests in the form of arrays.
 
     Attributes:
         devices: One for each engine.
-        engines: Those of the devices.
-        batchers: The queues before each of them.
-        batcher: The scheduler: the only one of these, or what chooses among them.
-        monitor: Of their memory, by one engine of each device.
-        models: Those that are loaded.
+        batchers: One for each engine.
+        batcher: The only batcher, or what chooses among several.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
 
     Raises:
@@ -49,7 +46,7 @@ class Compute:
         self._health = health
         self._hung: set[int] = set()
         self.allocator_settings = os.environ.get(environment.NAME, "")
-        self.engines = _make_engines(settings, slot, self.allocator_settings)
+        self.engines = _make_engines(settings, slot)
         self.devices = [engine.device for engine in self.engines]
         self.batchers = [
             self._make_batcher(index, settings, metrics) for index in range(len(self.engines))
@@ -85,11 +82,7 @@ class Compute:
         self._health.report("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
-        """Runs a first batch on each device, loads the models and starts to accept work.
-
-        Args:
-            models: As the settings `encoder` and `model` name them.
-        """
+        """Runs a first batch on each device, loads the models and starts to accept work."""
         for engine in self.engines:
             await engine.start()
         await self.models.load_all(models)
@@ -124,32 +117,35 @@ class Compute:
             engine.stop()
 
 
-def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str) -> list[Engine]:
+def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     everything = devices.resolve_all(settings.device)
     gpus = [device for device in everything if device.type == "cuda"]
     own = slot.own_gpus(gpus)
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
-    threads = settings.cpu_threads or devices.cores_each(chosen, cores)
-    # That of the calling thread: small work runs on the event loop itself.
+    cpus = sum(device.type == "cpu" for device in chosen)
+    threads = settings.cpu_threads or max(1, cores // max(1, cpus))
+    # Of this thread: small work runs on the event loop.
     torch.set_num_threads(threads)
-    gate, options = Gate(), settings.memory_options()
-    report = structlog.get_logger("farpoint.memory").info
-    managers = {}
+    gate, managers = Gate(), {}
     for device in dict.fromkeys(chosen):
-        sharers = slot.count if device.type == "cpu" else slot.sharers(device, gpus)
         managers[device] = manager_of(
-            device, options, gate, allocator_settings, report, sharers=sharers
+            device,
+            gate,
+            idle_s=settings.memory_idle_s,
+            limit_mib=settings.memory_limit_mib,
+            reserve_mib=settings.memory_reserve_mib,
+            enabled=settings.memory_policy == "on",
+            report=structlog.get_logger("farpoint.memory").info,
+            sharers=slot.count if device.type == "cpu" else slot.sharers(device, gpus),
         )
-    # Unless the settings say how the cores are used.
     is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
     at_once = min(threads, MAX_AT_ONCE) if is_shared else 1
     engines = []
     for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            most = background_threads(threads, lowered=can_lower_priority())
-            background = Engine(device, most, memory, is_background=True, at_once=at_once)
+            background = Engine(device, threads, memory, is_background=True, at_once=at_once)
         engines.append(
             Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)
         )

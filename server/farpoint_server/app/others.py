@@ -1,6 +1,6 @@
 """This process as one of several of a server: calls to and from the others, and shared state.
 
-State across calls is listed in docs/decisions/0016; what is added there needs a line here.
+docs/decisions/0016 lists the state across calls.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, generate_latest
 
 from farpoint_server.app.services import Servicers
-from farpoint_server.config.limits import DEFAULT
+from farpoint_server.config.settings import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.transport.handlers import Context, Method
@@ -30,7 +30,7 @@ Merge = Callable[[Mapping[int, Any]], Message]
 
 
 def _first(answers: Mapping[int, Any]) -> Any:
-    """The answer of processes that all answer the same."""
+    """The answer, if all processes give the same."""
     return next(iter(answers.values()))
 
 
@@ -75,12 +75,7 @@ CHANGING = frozenset(path for path, method in METHODS.items() if method.changes)
 
 
 class PeerProcesses:
-    """The other processes of this server, if any.
-
-    Args:
-        slot: This process.
-        registry: Its metrics.
-    """
+    """The other processes of this server, if any."""
 
     def __init__(self, slot: ProcessSlot, registry: CollectorRegistry) -> None:
         self._slot, self._registry = slot, registry

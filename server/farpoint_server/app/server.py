@@ -22,9 +22,9 @@ from farpoint_server.request_context import Fields
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import UnaryCalls
 
-# Refusals of the drain are sent in this time.
+# Seconds to send the refusals of the drain.
 REFUSAL_S = 0.1
-# Time of the calls that are open when the last device is lost.
+# Seconds for open calls when the last device is lost.
 LOST_S = 5.0
 log = structlog.get_logger("farpoint")
 
@@ -132,7 +132,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     else:
         link.start()
         link.ready(await app.start(link.warm))
-    # Objects of torch and other libraries stay: the collector need not look through them again.
+    # Objects of torch and other libraries stay: the collector need not traverse them again.
     gc.collect()
     gc.freeze()
     signalled = asyncio.ensure_future(signals.get())

@@ -26,12 +26,11 @@ from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services import admin, sampling
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.pipeline import Pipeline
+from farpoint_server.services.pipeline import Pipeline, Receiver
 from farpoint_server.transport import reflection
 from farpoint_server.transport.handlers import Method, Methods, refusals
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
-from farpoint_server.transport.limits import Receiver
 from farpoint_server.transport.server import GrpcServers
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
@@ -41,7 +40,7 @@ SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Methods that can be called over HTTP, where registered."""
 ADMIN_ALONE = " is served only at the addresses of --admin-listen"
 Wrap: TypeAlias = Callable[[str, Method], Method]
-"""Given the path of a method and its handler: what is registered instead."""
+"""Makes the handler to register from a method's path and handler."""
 
 
 def register(
@@ -74,11 +73,7 @@ class Servicers:
     ) -> None:
         """Registers every service; health is at each port, reflection at those of gRPC.
 
-        Args:
-            servers: Of gRPC.
-            http: Unary calls over HTTP.
-            admin_over_http: Whether these may administer.
-            wrap: Makes of a handler what answers for all processes.
+        `wrap` makes a handler answer for all processes.
         """
         inference, (administration,) = self.open_inference, ADMIN
         public, is_public = Registries(servers.public, http), servers.admin is servers.public
@@ -93,7 +88,7 @@ class Servicers:
                 register(registry, administration, self.admin.methods(), wrap)
                 continue
             register(registry, open_inference.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
-            if registry is servers.public:  # where gRPC would say "Method not found!"
+            if registry is servers.public:  # instead of gRPC's "Method not found!"
                 register(registry, administration, refusals(self.admin.methods(), ADMIN_ALONE))
         if servers.admin is not None and not is_public:
             for methods in (inference.descriptions(), inference.administration()):

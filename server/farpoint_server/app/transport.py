@@ -14,13 +14,13 @@ from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
+from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import LoadReport, RequestInterceptor
-from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
+from farpoint_server.transport.limits import CallLimits, InFlight
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 from farpoint_server.transport.tokens import TokenFile
@@ -87,7 +87,7 @@ class Transport:
             metrics: At the port of HTTP.
             health: There and at the port of probes.
             load: Awaited when the ports of gRPC are known to be free.
-            warm: Awaited after it, before any port is open; None to check the ports first.
+            warm: Awaited after `load`, before any port opens; None to check the ports first.
 
         Returns:
             Addresses, for the log.

@@ -1,4 +1,4 @@
-"""Requests decoded: coordinates of every dtype as float32, float64 shifted to a local origin."""
+"""Decodes requests: coordinates of every dtype to float32, float64 shifted to a local origin."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from farpoint_server.engine.types import (
 )
 from farpoint_server.errors import InvalidRequestError
 
-# Every float16 in float32, by its bits: a look-up takes half as long as numpy's conversion.
+# float32 of every float16, by its bits: a look-up takes half as long as numpy's conversion.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -34,7 +34,7 @@ class DecodedSampleRequest(NamedTuple):
     request: ParsedSampleRequest
     work: SampleWork | MethodWork
     origins: Float64s | None
-    """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
+    """Shape (B, 3): subtracted from each float64 cloud; None for other types."""
 
 
 def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
@@ -59,7 +59,7 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
 
 
 def _for_method(request: ParsedSampleRequest, method: Method) -> MethodClouds:
-    """Coordinates as sent, or widened."""
+    """The clouds, in the type that was sent or a wider one."""
     lengths, counts = request.lengths, request.sample_counts
     points, is_grid = _widened(request.points), isinstance(method, VoxelGrid)
     needed = None
@@ -82,8 +82,7 @@ def to_float32(
     """The clouds of a request in float32, finite or not, and the origin subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
-    shifted in float64 to the first finite point of each cloud before it is narrowed. The fields of
-    a packed cloud are copied once, and of bytes that are shared nothing else is read.
+    shifted in float64 to the first finite point of each cloud before it is narrowed.
 
     Returns:
         Points (P, 3), and origins (B, 3) for float64 or None.
@@ -111,9 +110,9 @@ def _widened(points: TensorView | PackedView) -> npt.NDArray[Any]:
 def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
     narrowed = np.empty(points.shape, np.float32)
     origins = _origins(points, lengths)
-    # A coordinate beyond float32 becomes infinite here and is then treated as such.
+    # A coordinate beyond float32 becomes infinite here.
     with np.errstate(over="ignore", invalid="ignore"):
-        # By column: along rows of three numpy takes more than twice as long.
+        # By column: numpy takes twice as long along rows of three.
         for axis in range(3):
             np.subtract(
                 points[:, axis],
@@ -148,8 +147,8 @@ def check_finite(
     Args:
         points: Shape (P, 3).
         lengths: Shape (B,): points of each cloud.
-        needed: Shape (B,), or (1,) for all clouds: finite rows that a cloud must have, whatever
-            the others are; None if all rows must be.
+        needed: Shape (B,), or (1,) for all clouds: finite rows that a cloud must have; None if
+            all rows must be finite.
         field: Path of the points in the request.
         expected: What all rows must be.
     """
@@ -163,7 +162,7 @@ def check_finite(
 
 
 def check_values(values: npt.NDArray[Any], field: str) -> None:
-    """Raises InvalidRequestError for rows of other values that are not finite."""
+    """Raises InvalidRequestError for rows that are not finite, of values other than coordinates."""
     finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if not finite.all():
         rows = f"{len(finite) - int(finite.sum())} rows, the first at row {int(finite.argmin())}"

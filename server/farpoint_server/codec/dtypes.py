@@ -13,13 +13,13 @@ class DType(NamedTuple):
     """One type of elements."""
 
     number: DataType
-    """In farpoint.v1: of tensors and of the fields of packed clouds."""
+    """In farpoint.v1, for tensors and fields of packed clouds."""
     numpy: np.dtype[Any]
-    """Little-endian on every host; bfloat16, which numpy lacks, as its bits."""
+    """Little-endian on every host; bfloat16, which numpy lacks, as uint16."""
     inference: str
     """Its name in the Open Inference Protocol, over gRPC and REST."""
     contents: str | None = None
-    """The field of InferTensorContents with its elements; without one they travel raw."""
+    """The field of InferTensorContents for its elements; None if they are always sent raw."""
 
 
 DTYPES = (
@@ -37,7 +37,7 @@ DTYPES = (
     DType(pb.DATA_TYPE_UINT64, np.dtype("<u8"), "UINT64", "uint64_contents"),
     DType(pb.DATA_TYPE_BOOL, np.dtype("?"), "BOOL", "bool_contents"),
 )
-# Of points, and of what comes with each point of an encoder.
+# Types of points, and of an encoder's attributes.
 POINT_DTYPES, ATTRIBUTE_DTYPES = DTYPES[:4], DTYPES[:3]
 POINT_TYPES = tuple(dtype.number for dtype in POINT_DTYPES)
 ELEMENT_TYPES: dict[int, np.dtype[Any]] = {dtype.number: dtype.numpy for dtype in DTYPES}

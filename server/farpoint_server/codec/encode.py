@@ -1,6 +1,5 @@
 """EncodeRequest and EncodeResponse messages: parsed, validated, decoded; and serialized."""
 
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +9,11 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
 from farpoint_server.codec.dtypes import ATTRIBUTE_DTYPES
+from farpoint_server.codec.sample_response import timings_of
 from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
+    check_message_size,
     check_points,
     check_type,
     parse_tensor,
@@ -45,11 +46,7 @@ def parse_encode_request(
     request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
     """Validates everything except values."""
-    if size > limits.message_bytes:
-        larger = request.attributes.ByteSize() > request.points.ByteSize()
-        expected = f"a message of at most {limits.message_bytes} bytes"
-        field = "attributes.data" if larger else "points.data"
-        raise InvalidRequestError(field, expected, f"{size} bytes")
+    check_message_size(size, limits)
     check_points(request.points, limits)
     points = parse_tensor(request.points, "points")
     return ParsedEncodeRequest(
@@ -97,12 +94,7 @@ def serialize_encode_response(
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
     for stage in outcome.result:
         chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))
-    timings = sampling_pb2.Timings(
-        queue_ms=outcome.queue_ms,
-        compute_ms=outcome.compute_ms,
-        server_ms=(time.monotonic() - arrived) * 1e3,
-    )
-    chunks.append(Response(timings=timings).SerializeToString())
+    chunks.append(Response(timings=timings_of(arrived, outcome)).SerializeToString())
     return b"".join(chunks)
 
 

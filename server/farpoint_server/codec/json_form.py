@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 from farpoint_server.codec.wire_limits import MAX_FIELDS
 from farpoint_server.errors import InvalidRequestError, shortened
 
-# A million points of float32 in base64. Each step of the parser holds all of Python up, some ten
-# milliseconds at this size.
+# A million points of float32 in base64. Each step of the parser holds the GIL, for some 10 ms at
+# this size.
 MAX_BYTES = 1 << 24
-# A number for each cloud, in each of the fields that have one.
+# Fields with one number for each cloud.
 FIELDS_PER_CLOUD = 4
 MAX_DEPTH = 32
 
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
     """The serialized message of a JSON text."""
     most = MAX_FIELDS + FIELDS_PER_CLOUD * clouds
-    # None of these is in base64, which all large values are; each costs up to a hundred bytes.
+    # Large values are base64, which has none of these; each costs up to a hundred bytes.
     parts = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
     if parts > most:
         raise InvalidRequestError("request", f"JSON of at most {most} values", parts)
@@ -39,7 +39,7 @@ def parse(fields: dict[str, Any], kind: type[M]) -> M:
     """The message of a JSON object; raises InvalidRequestError for another value."""
     try:
         return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
-    # OverflowError is of integers such as 10^400, which no double holds.
+    # OverflowError: an integer such as 10^400, which no double holds.
     except (
         *(json_format.Error, OverflowError, ValueError, TypeError, AttributeError, KeyError),
     ) as error:

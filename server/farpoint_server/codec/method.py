@@ -24,7 +24,7 @@ METHODS = (
     pb.SAMPLING_METHOD_RANDOM,
     pb.SAMPLING_METHOD_POISSON_DISK,
 )
-# Fields that a method does nothing with, which are refused rather than passed over.
+# Fields that a method does not use; a request that has one is refused.
 _UNUSED: Mapping[int, Sequence[str]] = {
     pb.SAMPLING_METHOD_UNSPECIFIED: ("voxel_grid", "seeds"),
     pb.SAMPLING_METHOD_FARTHEST_POINT: ("voxel_grid", "seeds"),
@@ -43,7 +43,7 @@ _SELECTIONS: Mapping[int, Literal["first", "nearest_mean", "mean"]] = {
     voxel_grid_pb2.VOXEL_SELECTION_NEAREST_MEAN: "nearest_mean",
     voxel_grid_pb2.VOXEL_SELECTION_MEAN: "mean",
 }
-# Beyond it neighboring voxels have one number in float64.
+# Beyond it float64 does not tell neighboring voxels apart.
 MAX_VOXELS = 2**53
 
 
@@ -87,9 +87,8 @@ def _read_random(seeds: Sequence[int], clouds: int) -> RandomRows:
 
 def check_grid(points: Float32s | Float64s, grid: VoxelGrid) -> None:
     """Raises InvalidRequestError where a finite point (P, 3) is too many voxels from the origin."""
+    # At least one: `check_finite` comes before.
     finite = points[np.isfinite(points).all(axis=1)]
-    if not len(finite):
-        return
     ends = np.stack([finite.min(axis=0), finite.max(axis=0)]).astype(np.float64)
     with np.errstate(over="ignore"):
         voxels = np.abs(np.floor((ends - grid.origin) / grid.voxel_size))

@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     """A validated description; its fields lie within `size` bytes."""
 
     data_type: DataType
-    """Of the points, once they are a tensor."""
+    """Of the points as a tensor."""
     axes: tuple[Axis, Axis, Axis]
     width: int
     height: int
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
     """The description of a packed cloud without its data; raises InvalidRequestError."""
     width, height, step = cloud.width, cloud.height, cloud.point_step
-    # One after the other: no number is multiplied before it is known to be small.
+    # In this order: no number is multiplied before it is known to be small.
     _check_number("width", width, 1, limits.points, "the points that a request may have")
     _check_number("height", height, 1, limits.points // width, f"rows of {width} points")
     if not step:
@@ -62,7 +62,7 @@ def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> 
     if cloud.row_step and cloud.row_step < row:
         expected = f"{row} or more, {width} points of {step} bytes"
         raise InvalidRequestError(f"{PACKED}.row_step", expected, cloud.row_step)
-    # A row_step beyond the only row means nothing.
+    # The row_step of a single row has no meaning.
     row_step = cloud.row_step if cloud.row_step and height > 1 else row
     axes = _parse_fields(cloud)
     return Layout(_point_type(axes), axes, width, height, step, row_step)
@@ -138,7 +138,6 @@ def _point_type(axes: tuple[Axis, Axis, Axis]) -> DataType:
     return _FLOAT32 if fits else _FLOAT64
 
 
-_FLOAT64, _BFLOAT16 = tensor_pb2.DATA_TYPE_FLOAT64, tensor_pb2.DATA_TYPE_BFLOAT16
 # Integers up to here are exact in float64.
 _LARGEST_EXACT = 1 << 53
 
@@ -153,12 +152,12 @@ class PackedView(NamedTuple):
 
     @property
     def is_aligned(self) -> bool:
-        """True: columns are aligned where they are read."""
+        """True: `array` aligns columns."""
         return True
 
     @property
     def field(self) -> str:
-        """Of a request, with these points."""
+        """Path in the request."""
         return PACKED
 
     @property
@@ -167,32 +166,20 @@ class PackedView(NamedTuple):
         return (self.layout.points, 3)
 
     def owned(self) -> "PackedView":
-        """The same with shared coordinates copied; other fields are not needed."""
+        """The same, not shared, so that it cannot change after the checks."""
         if not self.is_shared:
             return self
-        layout = self.layout
-        dtype = np.dtype([(name, axis.dtype) for name, axis in zip(AXES, layout.axes, strict=True)])
-        records = np.empty((layout.height, layout.width), dtype)
-        for name, column in zip(AXES, self._columns(widen=False), strict=True):
-            records[name] = column
-        ends = np.cumsum([axis.dtype.itemsize for axis in layout.axes]).tolist()
-        x, y, z = (
-            axis._replace(offset=end - axis.dtype.itemsize)
-            for axis, end in zip(layout.axes, ends, strict=True)
-        )
-        step = dtype.itemsize
-        moved = layout._replace(axes=(x, y, z), point_step=step, row_step=layout.width * step)
-        return PackedView(moved, records.reshape(-1).view(np.uint8).data)
+        return PackedView(self.layout, np.frombuffer(self.data, np.uint8).copy().data)
 
     def array(self) -> npt.NDArray[Any]:
         """The coordinates (P, 3) in float32, or float64 if necessary."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
-        for i, column in enumerate(self._columns()):
+        for i, (axis, column) in enumerate(self._columns()):
             if column.dtype.kind in "iu" and column.dtype.itemsize == 8:
                 _check_exact(column)
-            points[..., i] = _aligned(column)
+            points[..., i] = _aligned(widened(column, axis.data_type))
         return points.reshape(-1, 3)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
@@ -200,26 +187,23 @@ class PackedView(NamedTuple):
         data_type = self.layout.data_type
         places = np.divmod(rows, self.layout.width)
         taken = np.empty((len(rows), 3), ELEMENT_TYPES[data_type])
-        for i, column in enumerate(self._columns(widen=data_type != _BFLOAT16)):
-            taken[:, i] = column[places]
+        for i, (axis, column) in enumerate(self._columns()):
+            chosen = column[places]
+            taken[:, i] = chosen if axis.data_type == data_type else widened(chosen, axis.data_type)
         return tensor_chunks(
             data_type, taken.shape, taken.reshape(-1).view(np.uint8).data, checksum
         )
 
-    def _columns(self, widen: bool = True) -> Iterator[npt.NDArray[Any]]:
-        """x, y and z, each (height, width), read in place but for bfloat16 that is widened."""
+    def _columns(self) -> Iterator[tuple[Axis, npt.NDArray[Any]]]:
+        """x, y and z, each (height, width), read in place."""
         layout = self.layout
         shape, steps = (layout.height, layout.width), (layout.row_step, layout.point_step)
         for axis in layout.axes:
-            column: npt.NDArray[Any] = np.ndarray(shape, axis.dtype, self.data, axis.offset, steps)
-            yield widened(column, axis.data_type) if widen else column
+            yield axis, np.ndarray(shape, axis.dtype, self.data, axis.offset, steps)
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column that numpy reads fast: records of odd sizes, such as 22 bytes, are copied first.
-
-    Numbers across their natural boundaries take three times as long.
-    """
+    """A column that is aligned, copied if necessary: numpy reads others three times as slowly."""
     if column.flags.aligned:
         return column
     blocks = column.view(np.dtype((np.void, column.dtype.itemsize)))
@@ -242,10 +226,8 @@ def parse_packed(
     """A PackedCloud whose description and data agree.
 
     Args:
-        cloud: As it was sent.
-        limits: How many points it may have.
-        data: What stands for `cloud.data`, if that was cut out.
-        regions: Where it may refer to instead of having data; None where it may not.
+        data: Instead of `cloud.data`, if that was cut out.
+        regions: Shared memory that it may refer to instead of having data.
     """
     data = cloud.data if data is None else data
     layout = parse_layout(cloud, limits)

@@ -14,6 +14,7 @@ from farpoint_server.codec.tensors import (
     MAX_NAME,
     RequestLimits,
     TensorView,
+    check_message_size,
     check_points,
     parse_head,
     parse_tensor,
@@ -39,7 +40,7 @@ _PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
 _PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
 _FARTHEST = sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT
-# Read once: an enum makes them anew each time that it is asked.
+# Cached: protobuf's enum wrapper builds them at each call.
 _ENUMS: dict[str, dict[int, str]] = {
     "method": {number: name for name, number in sampling_pb2.SamplingMethod.items()},
     "nonfinite_policy": {number: name for name, number in sampling_pb2.NonfinitePolicy.items()},
@@ -66,7 +67,7 @@ class ParsedSampleRequest(NamedTuple):
     lengths: Int64s
     """Shape (B,); adds up to P."""
     sample_counts: Int64s
-    """Shape (B,), or (1,) for all clouds; 1 to N of each. What a voxel grid has at most."""
+    """Shape (B,), or (1,) for all clouds; 1 to N of each; of a voxel grid an upper bound."""
     starts: Int64s
     """Shape (B,), or (1,) for all clouds; 0 to N-1 of each."""
     ignore_nonfinite: bool
@@ -79,7 +80,7 @@ class ParsedSampleRequest(NamedTuple):
     """None for the farthest points."""
 
     message_bytes: int = 0
-    """Of the message, which holds its data until it is answered."""
+    """Bytes of the message, which stays in memory until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
@@ -104,29 +105,14 @@ def _split(raw: memoryview) -> tuple[bytes, memoryview]:
     return b"".join((around, length_delimited(number, [rest])[0], rest)), data
 
 
-def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
-    """Raises InvalidRequestError for a message above the limit; names its largest field."""
-    if message.size <= limits.message_bytes:
-        return
-    attributes = enumerate(message.request.attributes)
-    tensors = {f"attributes[{i}].values": a.values.ByteSize() for i, a in attributes}
-    # Only data of points is cut out of a message.
-    cut_out = message.size - message.request.ByteSize()
-    name = points_field(message.request)
-    tensors[name] = getattr(message.request, name).ByteSize() + cut_out
-    largest = max(tensors, key=lambda field: tensors[field])
-    expected = f"a message of at most {limits.message_bytes} bytes"
-    raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
-
-
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
     """Validates everything except coordinates."""
-    check_message_size(message, limits)
     request = message.request
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
+    check_message_size(message.size, limits)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     radius, method = read_covering_radius(request), None
     if request.method > _FARTHEST or request.seeds or request.HasField("voxel_grid"):
@@ -234,7 +220,7 @@ def read_stream_message(raw: bytes, clouds: int) -> tuple[SampleMessage, int]:
 def upload_size(
     request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
 ) -> tuple[int, int]:
-    """Points of a request without their data, and the bytes that are to come."""
+    """Number of points of a request without their data, and the bytes of the data to come."""
     name = points_field(request)
     if held := len(getattr(request, name).data):
         expected = "none: points_data has it"

@@ -1,8 +1,8 @@
 """SampleResponse messages: the samples of a request serialized, without a copy of its tensors."""
 
-import struct
 import time
-from functools import lru_cache, partial
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,6 @@ from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tenso
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, MethodClouds, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
-# The message Timings: three numbers of the wire's type 1, which is eight bytes.
-_TIMINGS = struct.Struct("<BdBdBd")
-_TIMING_TAGS = tuple(
-    sampling_pb2.Timings.DESCRIPTOR.fields_by_name[name].number << 3 | 1
-    for name in ("queue_ms", "compute_ms", "server_ms")
-)
-_TIMINGS_HEAD = bytes(length_delimited(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
-
 _FLOATS = {4: tensor_pb2.DATA_TYPE_FLOAT32, 8: tensor_pb2.DATA_TYPE_FLOAT64}
 
 
@@ -63,7 +55,8 @@ def sample_response_chunks(
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
     rows = rows_within(decoded.work.clouds, samples)
-    chunks: list[Buffer] = [_lengths(counts_of(decoded.work.clouds, samples))]
+    counts = counts_of(decoded.work.clouds, samples).tolist()
+    chunks: list[Buffer] = [Response(lengths=counts).SerializeToString()]
     chunks += length_delimited(
         Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )
@@ -83,22 +76,16 @@ def sample_response_chunks(
     if decoded.origins is not None:
         origins = tensor(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
         chunks += length_delimited(Response.ORIGINS_FIELD_NUMBER, origins)
-    server_ms = (time.monotonic() - arrived) * 1e3
-    first, second, third = _TIMING_TAGS
-    timings = _TIMINGS.pack(first, outcome.queue_ms, second, outcome.compute_ms, third, server_ms)
-    chunks.append(_TIMINGS_HEAD + timings)
+    chunks.append(Response(timings=timings_of(arrived, outcome)).SerializeToString())
     return chunks
 
 
-def _lengths(counts: Int64s) -> Buffer:
-    if len(counts) == 1:
-        return _length(int(counts[0]))
-    return Response(lengths=counts.tolist()).SerializeToString()
-
-
-@lru_cache(1024)
-def _length(count: int) -> bytes:
-    return Response(lengths=[count]).SerializeToString()
+def timings_of(arrived: float, outcome: Outcome[Any]) -> sampling_pb2.Timings:
+    """The times of a request that arrived at a moment of time.monotonic and is answered now."""
+    server_ms = (time.monotonic() - arrived) * 1e3
+    return sampling_pb2.Timings(
+        queue_ms=outcome.queue_ms, compute_ms=outcome.compute_ms, server_ms=server_ms
+    )
 
 
 def _attribute(name: str, tensor: list[Buffer]) -> list[Buffer]:

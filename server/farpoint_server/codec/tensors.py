@@ -34,6 +34,13 @@ class RequestLimits:
     clouds: int
 
 
+def check_message_size(size: int, limits: RequestLimits) -> None:
+    """Raises InvalidRequestError for a message of more bytes than the limit."""
+    if size > limits.message_bytes:
+        expected = f"a message of at most {limits.message_bytes} bytes"
+        raise InvalidRequestError("request", expected, f"{size} bytes")
+
+
 def type_name(number: int) -> str:
     """Name of a DataType for an error; its number if the contract does not have it."""
     return _TYPE_NAMES.get(number, str(number))
@@ -55,7 +62,7 @@ class TensorView(NamedTuple):
     is_shared: bool = False
     """Whether the caller may change the data meanwhile."""
     field: str = "points"
-    """Of a request, with these points."""
+    """Path in the request."""
     is_aligned: bool = True
     """Whether no element lies across its natural boundary, which the kernels need."""
 
@@ -90,10 +97,9 @@ def parse_tensor(
     """A Tensor message whose type, shape and data agree.
 
     Args:
-        tensor: As it was sent.
         field: Its path in the request.
-        data: What stands for `tensor.data`, if that was cut out.
-        regions: Where it may refer to instead of having data; None where it may not.
+        data: Instead of `tensor.data`, if that was cut out.
+        regions: Shared memory that it may refer to instead of having data.
     """
     data = tensor.data if data is None else data
     data_type, shape, size = parse_head(tensor, field)
@@ -118,7 +124,7 @@ def parse_tensor(
 
 def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
     """The shape of a tensor; raises InvalidRequestError for many dimensions or a negative size."""
-    # Before anything is multiplied: a product of many sizes takes seconds.
+    # Checked first: a product of many sizes takes seconds.
     if len(sizes) > MAX_DIMENSIONS:
         expected = f"at most {MAX_DIMENSIONS} dimensions"
         raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
@@ -203,10 +209,8 @@ def check_range(values: Int64s, low: int, high: Int64s, field: str, meaning: str
 
     Args:
         values: Shape (B,), or (1,) for all clouds; for a single cloud this is cheap.
-        low: Smallest value that is right.
-        high: Shape (B,): largest value that is right.
-        field: Name of the repeated field.
-        meaning: What `high` is; `{}` stands for the cloud.
+        high: Shape (B,).
+        meaning: Describes `high`; `{}` stands for the cloud.
     """
     if len(high) == 1 and low <= int(values[0]) <= int(high[0]):
         return

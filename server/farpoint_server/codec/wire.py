@@ -22,12 +22,12 @@ from farpoint_server.errors import InvalidRequestError
 
 M = TypeVar("M", bound=Message)
 Buffer: TypeAlias = bytes | memoryview
-"""Bytes: what is a view has one dimension and elements of one byte."""
+"""Bytes; a view has one dimension and elements of one byte."""
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 MAX_FIELDS = 64
 
-# Below this size a copy costs less than the search for it, and too few parts fit to do harm.
+# Below this size copying costs less than cutting, and too few fields fit to do harm.
 SPLIT_BYTES = 1 << 14
 
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
@@ -112,7 +112,7 @@ def length_delimited(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
     return [nested_head(number, sum(map(len, chunks))), *chunks]
 
 
-# A caller's clouds are often of one size, and so is all that is said of sizes.
+# Cached: a caller's clouds often have one size.
 @lru_cache(1024)
 def nested_head(number: int, size: int) -> bytes:
     """The tag and the size of a field that holds bytes or a message."""

@@ -24,8 +24,8 @@ from farpoint_server.codec.wire import (
 )
 from farpoint_server.errors import InvalidRequestError
 
-# Fields of a message and of those inside it, whatever they are: some 5 ms of walking. Numbers
-# that are not packed, as only senders of proto2 write them, are a field each.
+# Fields of a message and of those inside it: some 5 ms of walking. Each number that is not packed,
+# as only senders of proto2 write them, is a field.
 MAX_FIELDS = 5_000
 # A varint of 64 bits at most, in bytes and in the bits that these carry.
 NUMBER_BYTES = 10
@@ -36,7 +36,7 @@ class Bound(NamedTuple):
     """Limit on one field of a message, over all of its occurrences."""
 
     name: str
-    """Of the field, for errors; empty for one that is not named in the path of what is in it."""
+    """Of the field, for errors; empty for a message that the paths of its fields leave out."""
     occurrences: int | None = None
     """Of the field: one for each element, if these are messages, strings or bytes."""
     numbers: int | None = None
@@ -47,7 +47,7 @@ class Bound(NamedTuple):
 
 
 Bounds = Mapping[int, Bound]
-"""By the field's number; what is not named may be there as often as MAX_FIELDS allows."""
+"""By the field's number; MAX_FIELDS bounds the others."""
 Check: TypeAlias = Callable[[memoryview], None]
 """Raises for a serialized message that exceeds its limits."""
 
@@ -57,7 +57,7 @@ def check_limits(message: memoryview, bounds: Bounds) -> None:
 
     Raises:
         InvalidRequestError: names the field.
-        google.protobuf.message.DecodeError: it is no message.
+        google.protobuf.message.DecodeError: it is not a message.
     """
     try:
         _check(message, bounds, "", MAX_FIELDS)
@@ -66,7 +66,7 @@ def check_limits(message: memoryview, bounds: Bounds) -> None:
 
 
 def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
-    """Number of the remaining `fields` that is left after those of a message."""
+    """The rest of the budget `fields` after those of a message."""
     at, end = 0, len(message)
     held: dict[int, int] = {}
     while at < end:
@@ -110,7 +110,7 @@ def _count(bound: Bound, path: str, held: dict[int, int], number: int, size: int
             raise InvalidRequestError(f"{path}{bound.name}", expected, got)
 
 
-# More than any model of Open Inference has; others are then named as wrong.
+# More than any model of Open Inference has, so that wrong names get an error of their own.
 MAX_INPUTS = 16
 MAX_OUTPUTS = 256
 _MAX_REPEATED = {
@@ -121,7 +121,7 @@ _MAX_REPEATED = {
     "outputs": MAX_OUTPUTS,
     "raw_input_contents": MAX_INPUTS,
     "parameters": 64,
-    # Points come in floats. Of others there is one.
+    # Points are floats; other inputs have few elements.
     **{field.name: 16 for field in open_inference_pb2.InferTensorContents.DESCRIPTOR.fields},
 }
 # Not floats: they take no more in memory than on the wire.

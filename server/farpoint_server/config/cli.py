@@ -16,20 +16,10 @@ from farpoint_server import version
 from farpoint_server.config.settings import GROUPS, Settings
 
 PREFIX = "FARPOINT_"
-# The command `farpoint` reads these, in the same environment perhaps.
+# The command `farpoint` reads these.
 OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
 # Kubernetes adds these to every pod in the namespace of a service called farpoint.
 OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")
-METAVARS = {
-    "caller_share": "FRACTION",
-    "device": "DEVICE",
-    "encoder": "NAME=PATH",
-    "http_origins": "ORIGIN",
-    "model": "NAME=PATH",
-    "otlp_endpoint": "URL",
-    "processes": "N|auto",
-}
-UNITS = {"_s": "SECONDS", "_ms": "MILLISECONDS", "_mib": "MIB", "_bytes": "BYTES"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
@@ -98,22 +88,16 @@ def _parser() -> argparse.ArgumentParser:
             group.add_argument(
                 "--" + name.replace("_", "-"),
                 dest=name,
-                metavar=_metavar(name, field),
+                metavar=_metavar(field),
                 action="append" if get_origin(field.annotation) is tuple else "store",
                 help=_help(name, field),
             )
     return parser
 
 
-def _metavar(name: str, field: FieldInfo) -> str:
-    if get_origin(field.annotation) is Literal:
-        return "|".join(get_args(field.annotation))
-    if name.endswith("listen"):
-        return "ADDRESS"
-    if Path in (field.annotation, *get_args(field.annotation)):
-        return "FILE"
-    units = (unit for suffix, unit in UNITS.items() if name.endswith(suffix))
-    return METAVARS.get(name) or next(units, "N")
+def _metavar(field: FieldInfo) -> str:
+    is_choice = get_origin(field.annotation) is Literal
+    return "|".join(get_args(field.annotation)) if is_choice else "VALUE"
 
 
 def _help(name: str, field: FieldInfo) -> str:

@@ -10,79 +10,158 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.limits import MemorySettings, ModelSettings, RequestSettings
 from farpoint_server.config.network import (
     AccessSettings,
     Addresses,
     ConnectionSettings,
     HttpSettings,
+    Several,
     is_local,
     is_unix,
-    split_commas,
 )
+from farpoint_server.memory.policy import MIB
 
-# Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
-# 16 the network or the device is the bound as a rule, and each process takes memory.
+# For `--processes auto`: an event loop keeps one core busy, its kernels and decoding another.
+# Beyond 16 the network or the device is usually the bound, and each process takes memory.
 CORES_EACH = 2
 MAX_PROCESSES = 16
-Devices: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")], ...],
-    NoDecode,
-    BeforeValidator(split_commas),
-]
+Device: TypeAlias = Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")]
 
 
-class BasicSettings(BaseSettings):
+class BasicSettings(BaseSettings, use_attribute_docstrings=True):
     """Addresses, devices, processes and log"""
 
-    listen: Addresses = Field(
-        ("127.0.0.1:50051",),
-        min_length=1,
-        description="Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or "
-        "unix:PATH. Repeat the flag, or separate by commas. Beyond loopback set "
-        "TLS and tokens too, unless you trust the network.",
-    )
-    device: Devices = Field(
-        ("auto",),
-        min_length=1,
-        description="Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or "
-        "auto:all (the CPU and every GPU). Name it in production, so that a "
-        "missing GPU is an error. Repeat the flag, or separate by commas; a "
-        "request goes to the device that is predicted to finish it first.",
-    )
-    cpu_threads: int = Field(
-        0,
-        ge=0,
-        description="Threads of each CPU engine, which then runs one batch at a time. 0 "
-        "shares the available cores: among the devices, and with --device cpu "
-        "alone among up to 8 batches at a time.",
-    )
-    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
-        1,
-        description="Processes that share the addresses HOST:PORT, for more small requests "
-        "than one event loop can serve; auto is one per two cores, 16 at most. "
-        "They share the limits of points, bytes and memory, the threads and the "
-        "GPUs. Linux only.",
-    )
-    config: Path | None = Field(
-        None, description="YAML file with any of these settings; keys are written with underscores."
-    )
-    log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="Format of log lines; auto is console on a terminal, else json."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info",
-        description='Lowest level to log; info has the line "ready" and one line per request.',
-    )
+    listen: Addresses = Field(("127.0.0.1:50051",), min_length=1)
+    """Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or unix:PATH. Repeat the flag,
+    or separate by commas. Beyond loopback set TLS and tokens too, unless you trust the network."""
+    device: Several[Device] = Field(("auto",), min_length=1)
+    """Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or auto:all (the CPU and
+    every GPU). Name it in production, so that a missing GPU is an error. Repeat the flag, or
+    separate by commas; a request goes to the device that is predicted to finish it first."""
+    cpu_threads: int = Field(0, ge=0)
+    """Threads of each CPU engine, which then runs one batch at a time. 0 shares the available
+    cores: among the devices, and with --device cpu alone among up to 8 batches at a time."""
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
+    """Processes that share the addresses HOST:PORT, for more small requests than one event loop can
+    serve; auto is one per two cores, 16 at most. They share the limits of points, bytes and memory,
+    the threads and the GPUs."""
+    config: Path | None = None
+    """YAML file with any of these settings; keys are written with underscores."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """Format of log lines; auto is console on a terminal, else json."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level to log; info has the line "ready" and one line per request."""
+
+
+class RequestSettings(BaseSettings, use_attribute_docstrings=True):
+    """Requests, batches and draining (docs/deployment.md)"""
+
+    max_message_bytes: int = Field(256 * MIB, ge=1024, le=(1 << 30) - 1)
+    """Maximum size of a request in bytes. A larger one is INVALID_ARGUMENT; above twice the limit
+    it is not received and is RESOURCE_EXHAUSTED."""
+    max_request_points: int = Field(1 << 24, ge=1, lt=1 << 31)
+    """Maximum number of points of one request, over all of its clouds."""
+    max_request_clouds: int = Field(1 << 16, ge=1)
+    """Maximum number of clouds of one request."""
+    max_points_in_flight: int = Field(1 << 25, ge=1)
+    """Maximum number of points of all accepted requests together; a request beyond it is
+    RESOURCE_EXHAUSTED at once."""
+    max_bytes_in_flight: int = Field(512 * MIB, ge=1024)
+    """Maximum size of the messages of all accepted requests together, in bytes; a request beyond it
+    is RESOURCE_EXHAUSTED at once. Also the maximum of one SampleLarge. At this bound the server
+    uses two to three times as much memory."""
+    caller_share: float = Field(0.5, gt=0, le=1)
+    """Fraction of the points and bytes in flight that one caller may hold while others wait. A
+    caller is a token; without tokens it is a network address, or a connection from this machine."""
+    receive_turns: int = Field(16, ge=1)
+    """Messages received at a time; flow control delays the others. Each takes twice its size in
+    memory while it arrives, for at most two minutes."""
+    max_concurrent_rpcs: int = Field(2048, ge=1)
+    """Maximum number of open requests; further ones are RESOURCE_EXHAUSTED, except those of callers
+    with a token below their share. Health, reflection and administration have separate slots."""
+    max_caller_rpcs: int | None = Field(None, ge=1)
+    """Maximum number of open requests of one caller; by default half of max_concurrent_rpcs. Raise
+    it behind a proxy."""
+    overload_retry_ms: int = Field(250, ge=0)
+    """Milliseconds after which a refused caller may retry: about the time of a typical batch."""
+    batch_points: int = Field(1 << 20, ge=1)
+    """Number of points at which a batch is full. Larger batches use a GPU better; with smaller ones
+    small requests wait less for large ones."""
+    long_work_ms: float = Field(30.0, ge=0)
+    """Milliseconds of predicted work above which a request is long. Long requests run at a lower
+    priority, so that short ones overtake them; 0 turns this off."""
+    engine_timeout_s: float = Field(300.0, gt=0)
+    """Seconds that a batch may run. After that its callers get UNAVAILABLE, and health is
+    NOT_SERVING if no other engine works."""
+    drain_grace_s: float = Field(0.25, ge=0)
+    """Seconds after SIGTERM during which new calls are still accepted although health is
+    NOT_SERVING, so that load balancers can react."""
+    drain_timeout_s: float = Field(30.0, ge=0)
+    """Seconds after that for accepted calls to finish. Keep the sum of both below the grace period
+    of the orchestrator."""
+
+
+NONE = "none"
+DEFAULT = "default"
+
+
+def _check_models(models: tuple[str, ...], expected: str = "NAME=PATH") -> tuple[str, ...]:
+    for model in models:
+        name, _, path = model.partition("=")
+        if not (name and path):
+            raise ValueError(f"expected {expected}, got {model!r}")
+    return models
+
+
+def _check_encoders(encoders: tuple[str, ...]) -> tuple[str, ...]:
+    given = tuple(encoder for encoder in encoders if encoder not in (DEFAULT, NONE))
+    _check_models(given, "NAME=PATH, default or none")
+    return tuple(encoder for encoder in encoders if encoder != NONE)
+
+
+Models: TypeAlias = Annotated[Several[str], AfterValidator(lambda models: _check_models(models))]
+Encoders: TypeAlias = Annotated[Several[str], AfterValidator(_check_encoders)]
+
+
+class ModelSettings(BaseSettings, use_attribute_docstrings=True):
+    """Models (docs/models.md)"""
+
+    encoder: Encoders = (DEFAULT,)
+    """Encoder to load: NAME=PATH of a safetensors file, "default" for the shipped one, or "none".
+    Repeat the flag, or separate the variable by commas. Encode uses the first one unless the
+    request names another."""
+    model: Models = ()
+    """Model to load for ModelInfer: NAME=PATH of a .pt2 archive of torch.export, which is code that
+    runs in the server. Repeat the flag, or separate the variable by commas."""
+    max_encode_points: int = Field(1 << 19, ge=1)
+    """Maximum number of points of one request to a model. The default encoder takes about 6 KB of
+    memory for each point of a large cloud."""
+
+
+class MemorySettings(BaseSettings, use_attribute_docstrings=True):
+    """Memory (docs/operations.md)"""
+
+    memory_policy: Literal["on", "off"] = "on"
+    """Whether cached memory is returned between requests. Turn it off only where nothing else uses
+    the device."""
+    memory_limit_mib: int | None = Field(None, ge=1)
+    """MiB of a device that the server may use; work beyond it is split or refused. Default: the
+    whole GPU, and no limit on a CPU. Set it where others share the GPU; the CUDA context takes
+    about 500 MiB more."""
+    memory_reserve_mib: int = Field(512, ge=0)
+    """MiB of a GPU that predictions leave free, for libraries that allocate memory themselves.
+    Raise it if GetMemory reports retries of the allocator."""
+    memory_idle_s: float | None = Field(None, gt=0)
+    """Seconds without work after which all cached memory is returned. Default: 2 on a CPU and 30 on
+    a GPU. Raise it where the pauses between bursts are longer."""
 
 
 class Settings(
@@ -146,16 +225,14 @@ class Settings(
     @property
     def admin_over_http(self) -> bool:
         """Whether the admin service is on the HTTP port too."""
-        return self.http_listen is not None and self.http_listen in self.admin_listen
+        return self.http_listen in self.admin_listen
 
     @property
     def process_count(self) -> int:
         """Processes on this machine, where `auto` counts its cores."""
         if self.processes != "auto":
             return self.processes
-        affinity = getattr(os, "sched_getaffinity", None)
-        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-        return min(max(cores // CORES_EACH, 1), MAX_PROCESSES)
+        return min(max(len(os.sched_getaffinity(0)) // CORES_EACH, 1), MAX_PROCESSES)
 
     def unguarded(self) -> dict[str, list[str]] | None:
         """Addresses beyond this machine and the flags that would guard them; None if none is."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-import farpoint_ops  # noqa: F401  registers the ops, whose kernels are asked for below
+import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.errors import StartError
 
 ALL = "auto:all"
@@ -55,7 +55,7 @@ def describe(device: torch.device) -> str:
 
 
 def describe_missing_code(device: torch.device) -> str:
-    """Why a GPU runs none of our kernels."""
+    """The error for a GPU that none of our kernels is compiled for."""
     major, minor = torch.cuda.get_device_capability(device)
     return (
         f"farpoint_ops holds no kernels for compute capability {major}.{minor} of "
@@ -65,15 +65,7 @@ def describe_missing_code(device: torch.device) -> str:
 
 def available_cores() -> int:
     """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def cores_each(chosen: Sequence[torch.device], cores: int) -> int:
-    """Cores of each CPU engine of a process."""
-    engines = sum(device.type == "cpu" for device in chosen)
-    return max(1, cores // max(1, engines))
+    return len(os.sched_getaffinity(0))
 
 
 def _why_no_cuda(index: int) -> str | None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,75 +32,35 @@ from farpoint_server.errors import (
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.policy import Options
 
 T = TypeVar("T")
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
 # one of 0 that wakes up takes its core at once. Threads that it starts inherit this.
 NICENESS = 10
-# The way to the engine's thread and back, which is a task, a future, a queue, and two threads to
-# wake that then wait for each other, takes 0.25 ms of CPU and 0.3 ms of time at one caller. On two
-# cores, which callers and event loop fill, work of 0.36 ms (estimated at 0.45) still ends in 0.8 of
-# the time on the loop at one caller and at 16, and in the same time at 64.
+# Handing work to the engine's thread and back takes 0.25 ms of CPU and 0.3 ms of time with one
+# caller. On two cores, which callers and event loop fill, work of 0.36 ms (predicted as 0.45) ends
+# in 0.8 of the time on the loop with 1 and with 16 callers, and in the same time with 64.
 FEW_CORES = 2
 FEW_CORES_NS = 500_000
-# With more cores the engine works in parallel to the loop, so a full loop should keep only what
-# costs it about as much as handing over. That limit is estimated, not measured.
+# With more cores the engine runs in parallel to the loop, which should keep only work that costs
+# about as much as handing it over. Estimated, not measured.
 MANY_CORES_NS = 250_000
 
 
-@dataclass(eq=False)
-class _Call:
-    """A function for the thread, and its result."""
-
-    function: Callable[[], Any] | None
-    answer: "asyncio.Future[Any]"
-    result: Any = None
-    error: BaseException | None = None
-
-    def run(self) -> None:
-        """On the thread."""
-        function, self.function = self.function, None
-        if function is None or self.answer.cancelled():
-            return
-        try:
-            self.result = function()
-        except BaseException as error:
-            self.error = error
-
-    def settle(self) -> None:
-        """On the event loop."""
-        if self.answer.done():
-            return
-        # Taken, since an error holds the frames that it passed, and one of them this object.
-        error, self.error = self.error, None
-        if error is None:
-            self.answer.set_result(self.result)
-        else:
-            self.answer.set_exception(error)
-
-
 class EngineThread:
-    """A queue and a thread.
+    """A queue and a thread, on which `prepare` runs first.
 
     A ThreadPoolExecutor of one costs a condition, two futures and a chain of callbacks a call.
-
-    Args:
-        name: Of the thread.
-        prepare: Runs on it first.
     """
 
     def __init__(self, name: str, prepare: Callable[[], object]) -> None:
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._queue = SimpleQueue()
         self._prepare = prepare
-        self._unsettled = 0
-        # A kernel that hangs does not keep the process.
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    @property
-    def calls(self) -> int:
+        self.calls = 0
         """Unfinished calls; constant until the event loop continues."""
-        return self._unsettled
+        # A daemon: a kernel that hangs does not keep the process alive.
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """Runs a function after those submitted earlier, and returns its result.
@@ -109,13 +68,13 @@ class EngineThread:
         If the future is cancelled before, the function does not run.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._unsettled += 1
-        self._calls.put(_Call(function, answer))
+        self.calls += 1
+        self._queue.put((function, answer))
         return answer
 
     def stop(self) -> None:
         """Ends the thread after the submitted functions."""
-        self._calls.put(None)
+        self._queue.put(None)
 
     def _run(self) -> None:
         self._prepare()
@@ -123,19 +82,37 @@ class EngineThread:
             pass
 
     def _run_next(self) -> bool:
-        # A frame of its own: nothing of a call is kept while the thread waits for the next one.
-        call = self._calls.get()
+        # A function of its own, so that no local keeps a call alive while the thread waits.
+        call = self._queue.get()
         if call is None:
             return False
-        call.run()
-        # The loop may be closed by now, and then no caller waits.
+        function, answer = call
+        settle = partial(self._settle, answer)
+        if not answer.cancelled():
+            try:
+                settle = partial(settle, function())
+            except BaseException as error:
+                settle = partial(settle, error=error)
+        # Raised if the loop is closed, when no caller waits.
         with suppress(RuntimeError):
-            call.answer.get_loop().call_soon_threadsafe(self._settle, call)
+            answer.get_loop().call_soon_threadsafe(settle)
+        # An error holds this frame, which must not hold the error in turn.
+        del call, function, answer, settle
         return True
 
-    def _settle(self, call: _Call) -> None:
-        self._unsettled -= 1
-        call.settle()
+    def _settle(
+        self,
+        answer: "asyncio.Future[Any]",
+        result: Any = None,
+        error: BaseException | None = None,
+    ) -> None:
+        self.calls -= 1
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
 
 
 @dataclass(frozen=True)
@@ -150,14 +127,11 @@ class Engine:
     """Runs batches on one device, off the event loop.
 
     Args:
-        device: Where the kernels run.
         cpu_threads: Threads of the kernels on a CPU, shared by batches that run at a time.
-        memory: Of the device; one with the defaults if None.
-        pipeline: To the GPU; that of `device` if None.
-        background: Runs long work on the same device, so that short work passes it. It is started
-            and stopped with this engine, and has its memory manager.
-        is_background: Whether this is such an engine: its thread has a lower priority.
-        cores: Those that this process has for itself; all that it may run on if None.
+        background: Runs long work on the same device at a lower priority. It is started and stopped
+            with this engine, and shares its memory manager.
+        is_background: Whether this is such an engine.
+        cores: Cores of this process; all that it may run on if None.
         at_once: Batches that run at a time on a CPU, each on a thread of the engine.
     """
 
@@ -175,7 +149,7 @@ class Engine:
     ) -> None:
         self.device = device
         self.background = background
-        self.memory = memory or manager_of(device, Options(), Gate())
+        self.memory = memory or manager_of(device, Gate())
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)
@@ -229,7 +203,7 @@ class Engine:
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
         """Runs small work at once on the event loop; None if it must wait.
 
-        What fails here is left to `run`, which knows what the failure means.
+        Work that fails here is left to `run`, which handles the error.
         """
         if work.cost_ns > self.inline_ns or any(thread.calls for thread in self._threads):
             return None
@@ -255,8 +229,7 @@ class Engine:
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
         """Runs a function after the current long batch, before the next one.
 
-        A trim that waits for all batches holds new ones back meanwhile. From here it waits for
-        short ones alone.
+        A trim holds new batches back while it waits for running ones; here these are short ones.
         """
         threads = (self.background or self)._threads
         met, done = threading.Barrier(len(threads)), threading.Event()
@@ -305,7 +278,7 @@ class Engine:
             return [*answers]
         if part is whole:
             return [_Pending(answers, place) for place in range(len(part))]
-        # It was cut because memory is scarce, so its parts follow one another.
+        # Cut because memory is scarce, so the parts run one after the other.
         assert self.pipeline is not None
         self.pipeline.wait(0)
         return [*answers.result()]
@@ -332,7 +305,7 @@ def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
-    """The error that a caller gets for a finding of memory management."""
+    """The caller's error for a finding of the memory manager."""
     if isinstance(finding, DeviceLost):
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):
@@ -340,18 +313,18 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
     return OverloadedError(str(finding), RETRY_MS)
 
 
-def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> Pipeline | None:
-    """None for a CPU, whose memory is the host's own."""
+def _pipeline_to(device: torch.device, memory: Manager, high_priority: bool) -> Pipeline | None:
+    """None for a CPU."""
     if device.type != "cuda":
         return None
-    cuda = CudaDevice(device, passes_others=passes_others)
+    cuda = CudaDevice(device, high_priority=high_priority)
     return Pipeline(cuda, memory.hold, f"transfer-{device}")
 
 
 def _accept_read_only_arrays() -> None:
     """Consumes torch's single warning about read-only arrays; the kernels only read.
 
-    A message's bytes are read-only, and torch warns of such memory once in a process.
+    The bytes of a message are read-only, and torch warns of such memory once in a process.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -363,31 +336,20 @@ def inline_limit_ns(cores: int) -> int:
     return FEW_CORES_NS if cores <= FEW_CORES else MANY_CORES_NS
 
 
-def can_lower_priority() -> bool:
-    """Whether one thread can get a lower priority: niceness is per thread on Linux."""
-    return sys.platform == "linux"
-
-
-def lower_priority() -> None:
-    """Lowers the priority of the calling thread and of threads that it starts."""
-    if can_lower_priority():
+def prepare_thread(cpu_threads: int, is_background: bool) -> None:
+    """Sets up the calling thread for kernels, at a lower priority if `is_background`."""
+    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
+    torch.set_num_threads(cpu_threads)
+    if is_background:  # on Linux niceness is per thread
         thread = threading.get_native_id()
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(os.PRIO_PROCESS, thread, min(19, niceness + NICENESS))
 
 
-def prepare_thread(cpu_threads: int, is_background: bool) -> None:
-    """Sets up the calling thread for kernels, of long work if `is_background`."""
-    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
-    torch.set_num_threads(cpu_threads)
-    if is_background:
-        lower_priority()
-
-
 class SharedCores:
     """The cores of concurrent batches: a single batch has all of them, several share them.
 
-    Most models gain little from a second thread, so several batches are worth more than one.
+    Most models gain little from a second thread, so running several batches at a time is faster.
     """
 
     def __init__(self, cores: int) -> None:
@@ -405,11 +367,3 @@ class SharedCores:
         finally:
             with self._lock:
                 self._batches -= 1
-
-
-def background_threads(cpu_threads: int, *, lowered: bool) -> int:
-    """Threads of long work on a CPU whose short work has `cpu_threads`.
-
-    All of them at a lowered priority; else half, so that cores are left for short work.
-    """
-    return cpu_threads if lowered else max(1, cpu_threads // 2)

@@ -31,7 +31,7 @@ def method_bytes(points: int) -> int:
 class MethodWork(SoloWork[Samples]):
     """One request for a voxel grid or random rows.
 
-    Each is a few passes over its points, which clouds of others would make longer, not fewer.
+    It takes a few passes over its points, so batching saves nothing.
     """
 
     clouds: MethodClouds

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from farpoint_server.engine.engine import Engine
-from farpoint_server.memory.trimmer import Report
+from farpoint_server.memory.manager import Report
 
-# Signals are read this often; a trim waits for its level's own time.
+# Seconds between polls; a trim also waits for the interval of its level.
 POLL_S = 0.25
 GAP_POLL_S = 0.02
-# A poll that failed may succeed the next time; after so many in a row, five seconds, none will.
+# Failed polls in a row, over five seconds, after which the monitor gives up.
 MAX_FAILURES = 20
 
 
@@ -17,11 +17,9 @@ class MemoryMonitor:
     """One task per engine.
 
     Args:
-        engines: All of the server's.
-        waiting: How many requests are in the queue.
-        on_health: Called with whether every device serves, when that changes.
+        waiting: Returns the number of requests in the queue.
+        on_health: Called with whether a device serves, when that changes.
         report: Called with an event and its fields for each poll that fails.
-        poll_s: Seconds between two looks.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class MemoryMonitor:
         return True
 
     async def _report_health(self) -> None:
-        # The work of one that is not goes to another (Placement).
+        # Work of an unhealthy device goes to another (Placement).
         devices = any(engine.memory.snapshot.healthy for engine in self.engines)
         healthy = devices and not self._gave_up
         if healthy != self._healthy:

@@ -15,8 +15,8 @@ from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples, halves
 
-# Time of the CPU kernel, to within a factor of two, by the estimate with which it decides how
-# many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
+# Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
+# the number of threads, for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
 # The same for a GPU, estimated and not measured; measured batches correct it (scheduling/lane.py).
 # Launch and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest
@@ -29,7 +29,7 @@ POINT_TENSORS = (12, 4, 16)
 # Bytes per sample: row, distance, and the coordinates of the copy that goes back.
 SAMPLE_TENSORS = (4, 4, 12)
 CLOUD_BYTES = 3 * 8
-# The answer to a cancelled request, which is never read.
+# The unread answer to a cancelled request.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 _Array = TypeVar("_Array", Float32s, Int64s)
 
@@ -45,7 +45,7 @@ class SampleWork:
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
     cost_key: str = field(init=False)
-    """Sampling that ends at a radius takes another time for as many points."""
+    """Sampling to a radius has a time of its own for as many points."""
     batch_key: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
@@ -77,21 +77,16 @@ class SampleBatch:
         point_count: Points of all clouds.
         predicted_bytes: Bytes that the batch takes on the device.
         cancelled: Shape (B,), a flag for each cloud of all requests, shared with all slices. The
-            CPU kernel reads it before every sample: what is nonzero is no longer worked on, and
-            its samples mean nothing. It is written on the event loop while the engine's thread
-            reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
+            CPU kernel reads it before every sample and stops at clouds that are cancelled. It is
+            written on the event loop while the engine's thread reads it; an aligned int32 is stored
+            atomically, and a flag that is read late only costs time.
     """
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        if len(requests) == 1:  # as small work, which is done at once, always is
-            (alone,) = requests
-            self._ends, points = [len(alone.lengths)], len(alone.points)
-            samples = _sample_count(alone)
-        else:
-            self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
-            points = sum([len(clouds.points) for clouds in requests])
-            samples = sum([_sample_count(clouds) for clouds in requests])
+        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        points = sum([len(clouds.points) for clouds in requests])
+        samples = sum([_sample_count(clouds) for clouds in requests])
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
@@ -132,13 +127,12 @@ class SampleBatch:
     ) -> "list[Samples] | Future[list[Samples]]":
         """The samples of each request, from one launch for all clouds.
 
-        On a CPU a request that is cancelled meanwhile costs no more than the sample it is at. On a
-        GPU a batch is left out if all of it is cancelled before its kernels are launched; what was
-        launched is finished.
+        On a CPU a request that is cancelled stops at its current sample. On a GPU a batch is
+        dropped if all of it is cancelled before the launch; kernels that were launched finish.
         """
         if pipeline is not None:
             return self._submit(pipeline)
-        # The first flag alone is cheap to look at, and is set in few batches.
+        # The first flag is cheap to check and rarely set.
         if self.cancelled[0] and self.cancelled.all():
             return [_NOTHING] * len(self)
         return launch(self.requests, self.cancelled)
@@ -182,7 +176,7 @@ class SampleBatch:
         return _split(self.requests, rows, distances[0] if distances else None)
 
 
-# A request is predicted three times on its way, and streams repeat their sizes.
+# Cached: each request is predicted three times, and streams repeat their sizes.
 @lru_cache(1024)
 def sample_bytes(points: int, clouds: int, samples: int) -> int:
     """Maximum bytes on the device, including inputs and answers."""
@@ -195,9 +189,7 @@ def sample_bytes(points: int, clouds: int, samples: int) -> int:
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
     """The samples of each request on a CPU, computed on the calling thread.
 
-    Args:
-        requests: One or more, with B clouds together.
-        cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
+    Clouds whose flag in `cancelled`, shape (B,), is nonzero, now or later, are left unfinished.
     """
     inputs = _kernel_inputs(requests)
     with torch.inference_mode():
@@ -223,9 +215,9 @@ def _sample_count(clouds: Clouds) -> int:
 def most_samples(clouds: Clouds) -> Float64s:
     """The maximum number of samples of each cloud with a stop radius, shape (B,).
 
-    Each was farther than the radius from those before. So balls of half of it around them do not
-    overlap; they lie in the cloud's box, widened by half of it on each side, and fill at most 0.74
-    of that (Hales, "A Proof of the Kepler Conjecture", 2005).
+    Samples are farther apart than the radius. So balls of half the radius around them do not
+    overlap; they lie in the cloud's box, widened by half the radius on each side, and fill at most
+    0.74 of it (Hales, "A Proof of the Kepler Conjecture", 2005).
     """
     firsts = clouds.lengths.cumsum() - clouds.lengths
     points = np.where(np.isfinite(clouds.points), clouds.points, 0)

@@ -54,12 +54,12 @@ class RandomRows(NamedTuple):
 
 
 Method: TypeAlias = VoxelGrid | RandomRows
-"""A method other than farthest point sampling: it takes coordinates as they were sent."""
+"""A method other than farthest point sampling; it takes coordinates without a shift."""
 
 
 @dataclass(frozen=True)
 class MethodClouds:
-    """The same for a request for another method."""
+    """The validated clouds of a request for another method."""
 
     points: Float32s | Float64s
     """Shape (P, 3)."""
@@ -88,7 +88,7 @@ class Samples(NamedTuple):
     counts: Int64s | None = None
     """Shape (B,): samples of each cloud where the points decided; None for as asked."""
     points: Float32s | Float64s | None = None
-    """Shape (S, 3): what stands for the rows, if not they themselves."""
+    """Shape (S, 3): points of the answer, if they are not rows of the cloud."""
 
     def join(self, second: "Samples", points: int) -> "Samples":
         """The answer to a request from those to its halves, of which the first has `points`."""
@@ -97,12 +97,12 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelInput:
-    """The clouds of one request to a model, one after the other, checked, in the model's types."""
+    """The validated clouds of one request to a model, concatenated, in the model's types."""
 
     lengths: Int64s
     """Shape (B,): points of each cloud."""
     rows: Mapping[str, npt.NDArray[Any]]
-    """By input, the coordinates too: shape (P, ...)."""
+    """By input, including the coordinates: shape (P, ...)."""
     values: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     """By input: shape (B, ...), one for each cloud."""
 
@@ -160,14 +160,9 @@ class Batch(SliceableBatch, Protocol[Answer]):
     def run(
         self, device: torch.device, pipeline: Pipeline | None
     ) -> "list[Answer] | Future[list[Answer]]":
-        """The answer to each request, in order, from the thread of the engine that calls.
+        """The answer to each request, in order, in host memory, or a future of them.
 
-        Args:
-            device: The engine's.
-            pipeline: To the GPU that `device` is; None for a CPU.
-
-        Returns:
-            Answers in host memory, or a future of them from the pipeline.
+        Called on the engine's thread; `pipeline` is None for a CPU.
         """
 
     def cancel(self, index: int) -> None:

@@ -16,11 +16,8 @@ class CudaAllocator:
     managers of several GPUs must share a gate.
 
     Args:
-        device: The GPU.
-        fraction: Most of the GPU's memory that this process may hold, 0 to 1; the CUDA context
-            and libraries come on top of it.
-        expandable: Whether segments are expandable.
-        heap: The heap of this process.
+        fraction: Maximum share of the GPU's memory for this process, 0 to 1, without the CUDA
+            context and libraries.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class CudaAllocator:
             torch.cuda.empty_cache()
 
     def trim_host(self) -> None:
-        # Buffers that were given back just now are free once their streams have passed that point.
+        # Buffers that were just freed can be released once their streams have passed that point.
         torch.cuda.synchronize(self._device)
         _empty_host_cache()
         self._heap.trim()
@@ -72,9 +69,9 @@ def read_stats(
 ) -> Stats:
     """Stats of torch's flat counters; a key that a version does not have counts as 0.
 
-    Native segments are released whole, so what shares one with a live block stays. Of expandable
-    ones every unused page can go, so all that is idle counts as releasable, though a page with a
-    live block stays; the policy learns from each trim what did.
+    Native segments are released whole, so blocks that share one with a live block stay. Expandable
+    ones release every unused page, so all idle bytes count as releasable, although a page with a
+    live block stays; the policy records what each trim left.
     """
 
     def current(name: str) -> int:

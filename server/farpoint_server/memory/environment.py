@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping, MutableMapping
 
 NAME = "PYTORCH_ALLOC_CONF"
-# Older names of the same. Parsers differ in which one they prefer, so only one may be left.
+# Older names of the same. Parsers differ in precedence, so only one may be set.
 OLD_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-# Options that free memory in the middle of a batch or hide figures that the manager needs.
 FORBIDDEN = {
     "garbage_collection_threshold": "it frees memory in the middle of a request",
     "max_split_size_mb": "it frees memory in the middle of a request",
@@ -18,14 +17,10 @@ class AllocatorOptionError(ValueError):
     """The environment has an allocator option that the memory manager does not support."""
 
 
-def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
-    """Sets exactly one variable for the allocator and returns its value.
+def configure(environ: MutableMapping[str, str]) -> str:
+    """Sets exactly one variable of `environ` for the allocator and returns its value.
 
-    What the operator has set wins over what is chosen here.
-
-    Args:
-        environ: Changed in place.
-        expandable: Whether segments grow page by page.
+    Options of the operator win over the defaults here.
 
     Raises:
         AllocatorOptionError: two variables are set, or a forbidden option is.
@@ -36,8 +31,8 @@ def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
     options = parse("".join(given.values()))
     _check(options, next(iter(given), NAME))
     chosen = {
-        "expandable_segments": str(expandable),
-        # Clouds differ a little in size; at most an eighth more memory makes their blocks alike.
+        "expandable_segments": "False",
+        # At the cost of at most an eighth more memory, clouds of similar sizes share blocks.
         "roundup_power2_divisions": "8",
         "pinned_use_background_threads": "True",
     }
@@ -52,9 +47,9 @@ def parse(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def is_expandable(options: Mapping[str, str]) -> bool:
-    """Whether these options make segments grow page by page."""
-    return options.get("expandable_segments", "").lower() == "true"
+def is_expandable(environ: Mapping[str, str]) -> bool:
+    """Whether the variable makes segments grow page by page."""
+    return parse(environ.get(NAME, "")).get("expandable_segments", "").lower() == "true"
 
 
 def _check(options: Mapping[str, str], name: str) -> None:

@@ -6,25 +6,25 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """A readers-writer gate whose writer gives up, or with `insist` blocks new readers.
+    """A readers-writer lock whose writers have a timeout and block new readers while they wait.
 
-    Readers are batches: from before the first allocation on the device until the answer has been
-    copied from it. Writers are trims.
+    Readers are batches, from before their first allocation on the device until the answer is copied
+    from it. Writers are trims.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self.readers = 0
-        """Batches that are inside now."""
+        """Batches in flight."""
         self._writing = False
         self._insisting = 0
         self.waiting = 0
-        """Threads that wait until no batch is inside."""
+        """Threads that wait until no batch is in flight."""
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A batch; waits only for a running or insisting trim."""
+        """A batch; waits for a trim that runs or waits."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and not self._insisting)
             self.readers += 1
@@ -50,16 +50,16 @@ class Gate:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
-        """Keeps a batch inside after its `reading`, until the returned function is called.
+        """Keeps a batch in flight after its `reading`, until the returned function is called.
 
-        Must be called by a thread that is reading; what is returned may be called by any.
+        Must be called by a thread that is reading; the function may be called by any.
         """
         with self._changed:
             self.readers += 1
         return self.leave
 
     def wait_until_empty(self, timeout_s: float) -> bool:
-        """Waits outside until no batch is inside; whether that happened in time."""
+        """Waits until no batch is in flight, and returns whether that happened in time."""
         with self._changed:
             self.waiting += 1
             empty = self._changed.wait_for(lambda: not self.readers, timeout_s)
@@ -68,9 +68,9 @@ class Gate:
 
     @contextmanager
     def exclusive(self, timeout_s: float = 0) -> Iterator[bool]:
-        """A trim that admits no new batch while it waits for those inside; by default it gives up.
+        """A trim, which blocks new batches while it waits for those in flight.
 
-        Must not wait on a thread that is itself reading. Yields whether all left in time.
+        Must not wait on a thread that is itself reading. Yields whether all ended in time.
         """
         with self._changed:
             self._insisting += 1

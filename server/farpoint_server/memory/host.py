@@ -12,11 +12,11 @@ from farpoint_server.memory.snapshot import Headroom, Stats
 
 # Options of mallopt (malloc.h): name, number, value.
 #
-# malloc_trim reaches free pages inside every arena, but the end of the main arena alone, and each
-# thread's arena keeps up to 64 MiB there. With a single one all of it can be given back.
+# malloc_trim frees pages inside every arena, but only the main arena's end, and each thread's arena
+# keeps up to 64 MiB there. A single arena can be trimmed completely.
 #
-# No block has a mapping of its own, and the end of the heap stays, so that buffers of a request
-# come from the heap and go back to it, not to the system: that is for the policy to do.
+# Blocks have no mappings of their own and the end of the heap is kept, so that only the policy
+# gives memory back to the system.
 _OPTIONS = (
     ("arena_max", -8, 1),
     ("mmap_max", -4, 0),
@@ -28,8 +28,8 @@ _FIELDS = (
     *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
     *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
 )
-# A name of each malloc that replaces glibc's without replacing mallinfo2 and malloc_trim too, which
-# would then describe a heap that is not in use: mimalloc, jemalloc, tcmalloc.
+# A symbol of each malloc that replaces glibc's but not mallinfo2 and malloc_trim, which then
+# describe an unused heap: mimalloc, jemalloc, tcmalloc.
 _REPLACEMENTS = ("mi_malloc", "mallctl", "tc_malloc")
 
 
@@ -38,7 +38,7 @@ class HeapUse:
     """Bytes of a heap at one moment."""
 
     used: int
-    """In live blocks, those with a mapping of their own included."""
+    """In live blocks, including those with mappings of their own."""
     free: int
     """In free blocks, resident or not."""
 
@@ -108,13 +108,10 @@ def find(library: ctypes.CDLL) -> Malloc:
 class Heap:
     """malloc's heap. malloc caches freed memory; a trim returns whole pages.
 
-    malloc says how much of its heap is free, but not how much of that is resident: with glibc,
-    pages that a trim gave back still count as free. So what is releasable is measured against the
-    last trim: anonymous memory beyond live blocks and beyond what was left then.
+    glibc counts free bytes, but also those of pages that a trim gave back. So releasable bytes are
+    measured against the last trim: anonymous memory beyond live blocks and beyond the rest then.
 
-    Args:
-        malloc: That of this process by default.
-        anonymous: Resident bytes that no file backs.
+    By default of this process, whose `anonymous` memory are resident bytes that no file backs.
     """
 
     name = "cpu"
@@ -125,7 +122,7 @@ class Heap:
         self._malloc = malloc or detect()
         self._anonymous = anonymous or anonymous_bytes
         self._rest = 0
-        self._settle(used=0)
+        self._measure_rest(used=0)
 
     def stats(self) -> Stats:
         use = self._malloc.use()
@@ -138,14 +135,14 @@ class Heap:
 
     def trim(self) -> None:
         self._malloc.trim()
-        # A thread that freed something meanwhile had to wait, and does it as soon as that is over:
-        # it must not be taken for memory that a trim cannot reach.
+        # A thread that frees memory waits for the trim and goes on after it: a second trim, so that
+        # this memory does not count as unreachable.
         used = self._malloc.use().used
         self._malloc.trim()
-        self._settle(used)
+        self._measure_rest(used)
 
     def trim_host(self) -> None:
-        """Does nothing: on a CPU the heap is the device."""
+        """Does nothing: the heap is the device."""
 
     def capturing(self) -> bool:
         return False
@@ -153,10 +150,10 @@ class Heap:
     def snapshot(self) -> bytes | None:
         return None
 
-    def _settle(self, used: int) -> None:
+    def _measure_rest(self, used: int) -> None:
         """Measures resident memory that is neither live nor releasable: stacks, other allocators.
 
-        Blocks that were live a moment ago (`used`) and are no more count as releasable.
+        Blocks that were live before (`used`) and are freed now count as releasable.
         """
         left = self._anonymous()
         self._rest = left - max(used, self._malloc.use().used)
@@ -168,12 +165,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def resident_bytes() -> int:
-    """All resident bytes (RSS); 0 where /proc is missing."""
+    """All resident bytes (RSS)."""
     return _pages()[0] * os.sysconf("SC_PAGE_SIZE")
 
 
 def anonymous_bytes() -> int:
-    """Resident anonymous bytes: heap, stacks, arenas; 0 where /proc is missing."""
+    """Resident anonymous bytes: heap, stacks, arenas."""
     resident, shared = _pages()
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
@@ -181,8 +178,7 @@ def anonymous_bytes() -> int:
 def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headroom:
     """Available RAM, including reclaimable page cache.
 
-    The tighter of the machine and the cgroup (version 2) counts. Zeros, i.e. unknown, where the
-    system is not Linux.
+    The tighter of the machine and the cgroup (version 2) counts.
     """
     values = _table(meminfo)
     free, total = (values.get(f"Mem{name}:", 0) * 1024 for name in ("Available", "Total"))
@@ -199,10 +195,7 @@ def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headro
 
 def _pages() -> tuple[int, int]:
     """Resident pages of this process, and those of them that are shared."""
-    try:
-        _, resident, shared, *_ = _STATM.read_text().split()
-    except OSError:
-        return 0, 0
+    _, resident, shared, *_ = _STATM.read_text().split()
     return int(resident), int(shared)
 
 

@@ -1,8 +1,11 @@
 """Runs the batches of a device and trims its allocator between them, on the engine thread."""
 
 import gc
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,10 +14,12 @@ import torch
 from farpoint_server.memory import environment, host
 from farpoint_server.memory.cuda import CudaAllocator
 from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.host import resident_bytes
 from farpoint_server.memory.oom import (
     SMALL_BYTES,
     Answer,
     Batch,
+    Budget,
     DeviceLost,
     OutOfMemory,
     TooLarge,
@@ -22,20 +27,93 @@ from farpoint_server.memory.oom import (
     is_sticky,
     run_in_halves,
 )
-from farpoint_server.memory.policy import CPU_THRESHOLDS, CUDA_THRESHOLDS, Options, Thresholds
-from farpoint_server.memory.snapshot import Allocator, Reason
-from farpoint_server.memory.trimmer import DRAIN_S, Report, Trimmer
+from farpoint_server.memory.policy import (
+    CPU_THRESHOLDS,
+    CUDA_THRESHOLDS,
+    MIB,
+    OomTracker,
+    Thresholds,
+    TrimPolicy,
+)
+from farpoint_server.memory.snapshot import Allocator, MemorySnapshot, Reason, Stats, Trims
 
 Result = TypeVar("Result")
+Report = Callable[..., object]
+# Seconds that a forced trim, or a batch that does not fit, waits for the batches in flight.
+DRAIN_S = 10.0
 
 
-class Manager(Trimmer):
-    """Runs batches, and trims between them.
+@dataclass(frozen=True)
+class TrimRecord:
+    """One trim."""
 
-    `check` is for any thread, `run` for the two threads of the device's engine, that of long work
-    and that of the rest: a trim still has the gate to itself. `run_inline` is for the event loop,
-    while the latter has nothing to do.
+    reason: Reason
+    seconds: float
+    returned_bytes: int
+
+
+class Manager:
+    """Runs batches and trims between them; the only caller of `Allocator.trim`.
+
+    `check`, `snapshot`, `is_lost` and `failed` are for any thread, `run` and the trims for the
+    threads of the device's engine: a trim has the gate to itself. `run_inline` is for the event
+    loop, while the engine's thread for short work is idle.
+
+    Args:
+        gate: Shared by the managers whose memory one trim releases.
+        limit: Maximum bytes of this process; None for no limit.
+        reserve: Bytes of the device that predictions leave free.
+        enabled: Whether the policy trims; recovery from out of memory and requests always do.
+        report: Called with an event and its fields.
     """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        thresholds: Thresholds,
+        gate: Gate,
+        *,
+        limit: int | None = None,
+        reserve: int = 0,
+        bounded: bool = False,
+        enabled: bool = True,
+        report: Report = lambda *_, **__: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._allocator = allocator
+        self._policy = TrimPolicy(thresholds)
+        self._gate = gate
+        self._budget = Budget(allocator, limit, reserve, clock)
+        self.bounded = bounded
+        """Whether work is refused when its predicted bytes do not fit."""
+        self._enabled = enabled
+        self._report = report
+        self._clock = clock
+        self._ooms = OomTracker()
+        self._counting, self._refused = threading.Lock(), 0
+        self._last_work = clock()
+        self._trims: dict[Reason, Trims] = {}
+        self._before_host_trim: list[Callable[[], None]] = []
+        self.is_lost = False
+        """Whether the device no longer works in this process."""
+        self._snapshot = self._look()
+
+    @property
+    def snapshot(self) -> MemorySnapshot:
+        """The latest snapshot of memory."""
+        # The device may have been lost after the snapshot.
+        return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
+
+    def before_host_trim(self, give_back: Callable[[], None]) -> None:
+        """Registers a function to call before each trim of host memory, with nothing in flight."""
+        self._before_host_trim.append(give_back)
+
+    def failed(self, error: Exception) -> Exception:
+        """Translates a batch's error: DeviceLost if the device no longer works."""
+        if not is_sticky(error):
+            return error
+        self.is_lost = True
+        return DeviceLost(str(error).splitlines()[0])
 
     def hold(self) -> Callable[[], None]:
         """Keeps the calling batch in flight until the returned function is called."""
@@ -64,12 +142,12 @@ class Manager(Trimmer):
         """The answer or the error of each request of a batch.
 
         Args:
-            batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
-            forward: Answers a batch; the answers lie in host memory when it returns.
-            explain: The error that callers get for a finding; by default the finding itself.
+            batch: Cut into parts where memory is short.
+            forward: Answers a batch, in host memory.
+            explain: Makes the caller's error of a finding; by default the finding itself.
 
         Raises:
-            DeviceLost: now or earlier, the device failed for good; or what that is explained as.
+            DeviceLost: the device no longer works; or what `explain` makes of it.
         """
         is_cut = self.bounded and len(batch) > 1
         answers: list[Any] = []
@@ -92,14 +170,9 @@ class Manager(Trimmer):
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs work too small for a budget while the engine's thread is idle.
+        """Runs work that is too small for the budget, while the engine's thread is idle.
 
-        Args:
-            forward: Answers it. Its errors say nothing of the device yet.
-            predicted: Bytes that it takes on the device.
-
-        Returns:
-            None, with nothing done, if this is no moment for it or it is not so small.
+        Returns None, and does nothing, if a trim runs or the predicted bytes are more.
         """
         if self.is_lost or predicted >= SMALL_BYTES or not self._gate.enter():
             return None
@@ -108,6 +181,35 @@ class Manager(Trimmer):
         finally:
             self._gate.leave()
             self._last_work = self._clock()
+
+    def poll(self, waiting: int) -> TrimRecord | None:
+        """Reads memory, and trims if the policy requires it and nothing is in flight."""
+        if self.is_lost:
+            return None
+        now, stats = self._clock(), self._allocator.stats()
+        reason = self._policy.decide(
+            now, stats, self._budget.headroom(stats), waiting=waiting, last_work=self._last_work
+        )
+        if reason is not None and not self._enabled:
+            reason = None
+        if reason is None and self._ooms.is_unhealthy and self._policy.is_due(now):
+            reason = Reason.OUT_OF_MEMORY
+        trim = None if reason is None else self._trim_if_quiet(reason)
+        self._snapshot = self._look()
+        return trim
+
+    def trim_if_idle(self, waiting: int) -> TrimRecord | None:
+        """Trims on request if nothing is in flight or queued."""
+        return None if waiting else self._trim_if_quiet(Reason.REQUEST)
+
+    def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:
+        """Trims as soon as the batches of all engines are done; None if they take too long."""
+        with self._gate.exclusive(DRAIN_S) as entered:
+            return self._trim(reason) if entered else None
+
+    def dump(self) -> bytes | None:
+        """Every segment and block, pickled for torch's viewer; None on a CPU."""
+        return None if self.is_lost else self._allocator.snapshot()
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut if its predicted bytes exceed a share of the available memory."""
@@ -140,7 +242,7 @@ class Manager(Trimmer):
     def _run_again(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        """The answers of a batch whose attempt ran out of memory, after a trim and in halves."""
+        """The answers of a batch that ran out of memory: again after a trim, then in halves."""
         gc.collect()
         self.trim(Reason.OUT_OF_MEMORY)
         # Now it may fit, and then a single request need not be cut.
@@ -181,59 +283,117 @@ class Manager(Trimmer):
                 raise
         finally:
             self._last_work = self._clock()
-        # By now the exception is gone, and with it the frames whose variables held tensors.
+        # The exception is gone by now, and with it the frames that held tensors.
         return None
 
     def _count_refused(self, number: int) -> None:
         with self._counting:
             self._refused += number
 
+    def _trim_if_quiet(self, reason: Reason) -> TrimRecord | None:
+        """Trims if no batch is inside the gate; else returns None."""
+        with self._gate.exclusive() as entered:
+            return self._trim(reason) if entered else None
+
+    def _trim(self, reason: Reason) -> TrimRecord | None:
+        if self.is_lost or self._allocator.capturing():
+            return None
+        now, before = self._clock(), self._allocator.stats()
+        headroom = self._budget.headroom(before)
+        host = reason not in (Reason.HARD, Reason.ROOM)
+        seconds = self._release(host=host)
+        left = self._allocator.stats()
+        returned = before.reserved - left.reserved
+        if host:
+            returned += before.host_releasable - left.host_releasable
+        self._policy.trimmed(now, reason, before, left, headroom)
+        headroom = self._budget.headroom(left, max_age_s=0)
+        self._ooms.after_trim(
+            has_headroom=headroom.free >= self._policy.thresholds.low_water(headroom)
+        )
+        return self._record(TrimRecord(reason, seconds, max(0, returned)), before, left)
+
+    def _release(self, *, host: bool) -> float:
+        """Trims the device and, if `host`, the caches of host memory; returns the seconds."""
+        begun = time.perf_counter()
+        self._allocator.trim()
+        if host:
+            for give_back in self._before_host_trim:
+                give_back()
+            self._allocator.trim_host()
+        return time.perf_counter() - begun
+
+    def _record(self, trim: TrimRecord, before: Stats, left: Stats) -> TrimRecord:
+        counted = self._trims.get(trim.reason, Trims()).add(trim.seconds, trim.returned_bytes)
+        # Replaced rather than changed: other threads read it.
+        self._trims = {**self._trims, trim.reason: counted}
+        self._report(
+            "trim",
+            device=self._allocator.name,
+            reason=trim.reason.value,
+            ms=round(trim.seconds * 1e3, 3),
+            returned_bytes=trim.returned_bytes,
+            segments=before.segments - left.segments,
+        )
+        self._snapshot = self._look()
+        return trim
+
+    def _look(self) -> MemorySnapshot:
+        now, stats = self._clock(), self._allocator.stats()
+        return MemorySnapshot(
+            device=self._allocator.name,
+            taken=now,
+            stats=stats,
+            headroom=self._budget.headroom(stats),
+            limit=self._budget.limit,
+            trims=self._trims,
+            oom_count=self._ooms.count,
+            refused=self._refused,
+            resident=resident_bytes(),
+            healthy=not self._ooms.is_unhealthy,
+        )
+
 
 def manager_of(
     device: torch.device,
-    options: Options,
     gate: Gate,
-    allocator_settings: str = "",
-    report: Report = lambda *_, **__: None,
     *,
+    idle_s: float | None = None,
+    limit_mib: int | None = None,
+    reserve_mib: int = 512,
+    enabled: bool = True,
+    report: Report = lambda *_, **__: None,
     sharers: int = 1,
 ) -> Manager:
     """A manager of `device`.
 
     Args:
-        device: A CPU or a GPU.
-        options: The operator's.
         gate: One for all managers of a process: a trim reaches every cache of it.
-        allocator_settings: The value of PYTORCH_ALLOC_CONF.
-        report: Called with an event and its fields.
+        idle_s: As the setting `memory_idle_s`, like `limit_mib` and `reserve_mib`.
+        enabled: As for `Manager`, like `report`.
         sharers: Processes that share the device, and the limit; of a GPU its memory where there is
             no limit.
     """
-    limit, is_cuda = options.limit_bytes, device.type == "cuda"
+    is_cuda = device.type == "cuda"
+    limit = None if limit_mib is None else limit_mib * MIB
     total = torch.cuda.get_device_properties(device).total_memory if is_cuda else 0
     if sharers > 1:
         limit = (limit or total) // sharers or None
-    allocator: Allocator
+    allocator: Allocator = host.Heap()
+    thresholds = CPU_THRESHOLDS
     if is_cuda:
         fraction = 1.0 if limit is None else min(1.0, limit / total)
-        expandable = environment.is_expandable(environment.parse(allocator_settings))
+        expandable = environment.is_expandable(os.environ)
         allocator = CudaAllocator(device, fraction, expandable=expandable, heap=host.Heap())
-    else:
-        allocator = host.Heap()
+        thresholds = CUDA_THRESHOLDS
     return Manager(
         allocator,
-        thresholds_of(device, options.idle_s),
+        thresholds if idle_s is None else replace(thresholds, idle_s=idle_s),
         gate,
         limit=limit,
-        reserve=options.reserve_bytes if is_cuda else 0,
+        reserve=reserve_mib * MIB if is_cuda else 0,
         # Without a limit a CPU refuses nothing: the system may have swap, and overcommits.
         bounded=is_cuda or limit is not None,
-        enabled=options.enabled,
+        enabled=enabled,
         report=report,
     )
-
-
-def thresholds_of(device: torch.device, idle_s: float | None) -> Thresholds:
-    """The policy's constants for a device, with the operator's `idle_s` if set."""
-    thresholds = CUDA_THRESHOLDS if device.type == "cuda" else CPU_THRESHOLDS
-    return thresholds if idle_s is None else replace(thresholds, idle_s=idle_s)

@@ -10,7 +10,7 @@ from farpoint_server.memory.snapshot import Allocator, Headroom, Stats
 # Texts of torch's CPU allocator, in a plain RuntimeError.
 _CPU_OOM = ("can't allocate memory", "not enough memory")
 _CUDA_ERROR_MEMORY_ALLOCATION = 2
-# A batch that takes half of what there is leaves the other half for the next one's copy.
+# Half of the memory is left for the copies of the next batch.
 BATCH_SHARE = 0.5
 # mem_get_info is a driver call.
 HEADROOM_AGE_S = 1.0
@@ -18,7 +18,7 @@ HEADROOM_AGE_S = 1.0
 SMALL_BYTES = 1 << 20
 
 
-class OutOfMemory(Exception):  # noqa: N818  a finding, which may be an answer
+class OutOfMemory(Exception):  # noqa: N818  may be an answer
     """A request needs more memory than is available, even alone and after a trim."""
 
 
@@ -73,10 +73,7 @@ def run_in_halves(
 ) -> list[Answer | OutOfMemory]:
     """The joined answers of `run` for two halves of a batch or of its only request.
 
-    Args:
-        batch: One request or more.
-        run: Answers half of it.
-        refusal: The message for a request that cannot be halved.
+    A request that cannot be halved is answered with an error of the text `refusal`.
     """
     if len(batch) > 1:
         middle = len(batch) // 2
@@ -95,10 +92,8 @@ class Budget:
     """Memory that a device has for batches, now and at best.
 
     Args:
-        allocator: Of the device.
-        limit: Most bytes that this process may hold; None: the whole device.
-        reserve: Bytes of the device that stay free for libraries and their context.
-        clock: Seconds.
+        limit: Maximum bytes of this process; None for the whole device.
+        reserve: Bytes of the device that stay free for libraries and the context.
     """
 
     def __init__(
@@ -109,7 +104,7 @@ class Budget:
         self._reserve = reserve
         self._clock = clock
         stats = allocator.stats()
-        # Replaced as a whole: the threads of all lanes read it.
+        # Replaced as a whole, since all threads of the engine read it.
         self._seen = headroom, _, _ = allocator.headroom(), stats.reserved, clock()
         total = headroom.total - reserve
         best = total if limit is None else min(limit, total)
@@ -150,10 +145,6 @@ class Budget:
 
         If neither the cache nor the free memory can hold the batch, but both together can, the
         allocator would flush its cache itself, in the middle of the batch.
-
-        Args:
-            predicted: Bytes of the batch.
-            trim: Trims the device if nothing is in flight.
         """
         if predicted < SMALL_BYTES:
             return True

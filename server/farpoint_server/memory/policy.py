@@ -1,4 +1,4 @@
-"""Options of the memory manager, and the policy of trims.
+"""The policy of trims.
 
 Reading this loads no torch.
 """
@@ -10,25 +10,8 @@ from math import inf
 from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
 MIB = 1 << 20
-# A device is unhealthy after so many batches out of memory in so many seconds.
+# Batches out of memory, and the seconds within which they make a device unhealthy.
 OOMS, OOMS_S = 3, 60.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """The operator's choices for one server.
-
-    Args:
-        idle_s: Seconds without work after which all cached memory goes back; None: by the device.
-        limit_bytes: Most bytes that the process may hold of a device; None: no limit of its own.
-        reserve_bytes: Bytes of a GPU that predictions leave free.
-        enabled: Whether the policy trims.
-    """
-
-    idle_s: float | None = None
-    limit_bytes: int | None = None
-    reserve_bytes: int = 512 * MIB
-    enabled: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,15 +67,10 @@ class TrimPolicy:
     ) -> Reason | None:
         """The reason for a trim now, if there is one.
 
-        Args:
-            now: Seconds of a monotonic clock.
-            stats: The allocator's.
-            headroom: The whole device's.
-            waiting: Requests in the queue.
-            last_work: When the last batch ended.
+        `waiting` is the number of queued requests, `last_work` the end of the last batch.
         """
         limits, available = self.thresholds, headroom.free + stats.reserved
-        # A load that fills the device by itself would fill it again after each trim.
+        # Without this, a load that fills the device by itself would be trimmed again and again.
         others_took = available < self._available - limits.min_trim_bytes
         self._available = max(self._available, available)
         if not self.is_due(now):
@@ -109,17 +87,12 @@ class TrimPolicy:
     def trimmed(
         self, now: float, reason: Reason, before: Stats, left: Stats, headroom: Headroom
     ) -> None:
-        """Records the time of a trim and what it could not release, which is not tried again.
+        """Records a trim that began at `now`, and the bytes that it could not release.
 
-        Args:
-            now: When it began.
-            reason: Of the trim.
-            before: The allocator's statistics then.
-            left: Those after it.
-            headroom: The whole device's, before it.
+        `before` and `headroom` are from before the trim, `left` is from after it.
         """
         self._last_trim = now
-        # Without the memory that other threads freed meanwhile: the next trim can release it.
+        # Memory that other threads freed meanwhile is left to the next trim.
         stayed = before.releasable - (before.reserved - left.reserved)
         self._kept = min(left.releasable, max(0, stayed))
         if reason in (Reason.HARD, Reason.ROOM):

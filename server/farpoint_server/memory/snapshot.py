@@ -17,7 +17,7 @@ class Stats:
     releasable: int = 0
     """Bytes that a trim would give back to the device now."""
     split: int = 0
-    """Cached, but in segments that live blocks keep: what fragmentation costs."""
+    """Cached in segments with live blocks, which a trim cannot release."""
     host_reserved: int = 0
     """Pinned host memory, live and cached; 0 on a CPU."""
     host_releasable: int = 0

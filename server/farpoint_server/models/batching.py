@@ -1,6 +1,6 @@
 """Batches clouds of several requests into one call of a program, and splits its outputs.
 
-A manifest names the axes of rows and of clouds; a request has rows first. Everything else follows.
+A manifest names the axes of rows and of clouds; a request has rows first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.engine.types import Int64s, ModelInput, ProgramOutput
 
 Array = npt.NDArray[Any]
-# Rows of one call. More do not make a forward pass faster, only larger.
+# Rows of one call. More take more memory and make a forward pass no faster.
 CALL_ROWS = 1 << 16
 
 

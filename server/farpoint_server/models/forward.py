@@ -14,8 +14,8 @@ from farpoint_server.models.batching import Cloud, groups, padded, split
 
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.
 NEIGHBORHOOD_TENSORS = 8
-# A forward pass on one core: calling its layers, and per byte of its widest stage. Within a quarter
-# for the encoder that comes with farpoint_models, from 10 to 16 384 points (CPU time, AMD EPYC).
+# A forward pass on one core: its layers, and each byte of its widest stage. Within a quarter for
+# the shipped encoder, from 10 to 16,384 points (CPU time, AMD EPYC).
 FORWARD_NS, BYTE_NS = 5_000_000, 2.4
 # Assumed speed of a GPU over a CPU until its batches are measured; not measured itself.
 GPU_SPEED = 10
@@ -23,13 +23,7 @@ GPU_SPEED = 10
 
 @dataclass(frozen=True)
 class EncodeWork(SoloWork[list[StageOutput]]):
-    """One Encode request.
-
-    Args:
-        encoders: The encoder for each device; which one runs is settled by the engine.
-        clouds: What is encoded.
-        cost_key: The model's: its time is predicted apart from that of others.
-    """
+    """One Encode request, with a copy of the encoder on each device."""
 
     encoders: Mapping[torch.device, DensityEncoder]
     clouds: ModelInput
@@ -55,7 +49,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of its longest cloud alone, to which a request can be cut."""
+        """Bytes of its longest cloud, the smallest part of a request."""
         return self._bytes_of(int(self.clouds.lengths.max()))
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[list[StageOutput]]:
@@ -85,13 +79,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 def run_encoder(
     encoder: DensityEncoder, request: ModelInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
-    """Every stage of the encoder for all clouds, in host memory.
-
-    Args:
-        encoder: On the device.
-        request: The clouds.
-        pipeline: To the GPU that the encoder is on; None for a CPU.
-    """
+    """Every stage of the encoder for all clouds, in host memory; without a pipeline on a CPU."""
     clouds, found = split(request), dict[int, Sequence[StageOutput]]()
     for group in groups(request.lengths):
         outputs = _run(encoder, _arguments([clouds[cloud] for cloud in group]), pipeline)

@@ -54,12 +54,10 @@ async def load_model(
     """A model that has run once on every device.
 
     Args:
-        name: Of it.
         path: Of a safetensors file of an encoder, or of a .pt2 archive of a program; None for the
-            weights that farpoint_models brings.
+            shipped weights.
         engines: One of each device, which gets a copy.
-        is_tried: Whether a program is loaded and run in another process first, so that a wrong
-            one cannot stop this one.
+        is_tried: Whether a program is first loaded and run in another process, which it may crash.
 
     Raises:
         InvalidRequestError: the file is neither.

@@ -28,8 +28,7 @@ from farpoint_server.models.batching import (
 Outputs: TypeAlias = Mapping[str, ProgramOutput]
 # Bytes that a row is predicted to take at least; a GPU measures it at the first run.
 ROW_BYTES = 4096
-# A call never runs on the event loop, however little it is predicted to take: a program
-# may do anything.
+# Too much for the event loop, where a program, which may do anything, must not run.
 PROGRAM_NS = 1_000_000
 
 
@@ -44,17 +43,12 @@ class LoadedProgram:
     row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
     row_bytes: int = ROW_BYTES
-    """Bytes that it is predicted to take."""
+    """Predicted bytes for each row."""
 
 
 @dataclass(frozen=True)
 class ProgramWork:
-    """One request to a program.
-
-    Args:
-        program: What runs.
-        request: What it runs on.
-    """
+    """One request to a program."""
 
     program: LoadedProgram
     request: ModelInput
@@ -79,7 +73,7 @@ class ProgramWork:
 
     @property
     def gpu_cost_ns(self) -> int:
-        """The same on a GPU, from the first call on that device."""
+        """The same: `row_ns` is measured on the device."""
         return self.cost_ns
 
     @property

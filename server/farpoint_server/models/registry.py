@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from farpoint_models import weights
-from farpoint_server.config.limits import DEFAULT
+from farpoint_server.config.settings import DEFAULT
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import (
     InvalidRequestError,
@@ -42,7 +42,7 @@ class Registry:
 
     Args:
         engines: One of each device, which gets a copy of every model.
-        readiness: Learns of every model once it is warm, and when it is gone.
+        readiness: Gets each model once it is warm, and loses it when it is unloaded.
     """
 
     def __init__(self, engines: Sequence[Engine], readiness: Readiness) -> None:
@@ -78,16 +78,10 @@ class Registry:
         return model
 
     async def load(self, name: str, path: Path | None, *, is_tried: bool = True) -> LoadedModel:
-        """Reads a model and warms it up, then replaces the one of the same name.
-
-        Args:
-            name: What requests call it.
-            path: Of a safetensors file, or of a .pt2 archive, which is code; None for the weights
-                that farpoint_models brings.
-            is_tried: Whether a program is loaded and run in another process first.
+        """Reads a model as `load_model` does, then replaces the one of the same name.
 
         Raises:
-            InvalidRequestError: it has no such name, or the file is no model.
+            InvalidRequestError: the name is not allowed, or the file is not a model.
             OverloadedError: a device has not enough memory for it now.
         """
         self._check_name(name)

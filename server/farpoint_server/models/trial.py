@@ -1,7 +1,7 @@
 """Trial load and run of a program in a separate process, which may fail without harm.
 
-`python -m farpoint_server.models.trial PATH SECONDS RUNS` prints why the program at PATH cannot be
-served, if it can't.
+`python -m farpoint_server.models.trial PATH SECONDS RUNS` prints the reason if the program at PATH
+cannot be served.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from farpoint_server.models.program import LoadedProgram, ProgramBatch
 TIMEOUT_S = 120
 # Beyond the interpreter with torch: copies of the archive, and memory for the first run.
 ARCHIVE_COPIES, RUN_BYTES = 4, 4 << 30
-# Enough to tell the time and memory of a row from those of a call.
+# Enough that rows, not the call itself, dominate time and memory.
 PROGRAM_POINTS = 1024
 CPU = torch.device("cpu")
 
@@ -29,10 +29,7 @@ CPU = torch.device("cpu")
 async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> None:
     """Loads a program in another process, with bounds of memory and time.
 
-    Args:
-        path: Of a .pt2 archive.
-        runs: Whether it is run there too, on the CPU.
-        timeout_s: Seconds that it may take.
+    If `runs`, the program also runs there, on the CPU.
 
     Raises:
         ProgramError: it cannot be loaded or run there.
@@ -59,7 +56,7 @@ async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> 
 
 def main(path: Path, timeout_s: int, *, runs: bool) -> None:
     """Loads and runs a program; prints the reason if that fails."""
-    # Also if the server ends meanwhile.
+    # Holds even if the server ends.
     signal.alarm(timeout_s)
     torch.set_num_threads(1)
     size = RUN_BYTES + ARCHIVE_COPIES * os.stat(path).st_size

@@ -18,6 +18,8 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot, to_environment
 
 UNHEALTHY = "process is not healthy"
+# Beyond what a process gives itself to drain.
+PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -30,19 +32,18 @@ class Limits(NamedTuple):
     check_s: float = 1.0
     start: int = 300
     frozen: int = 3
-    """Checks without a sign of life of the process."""
+    """Checks without a message of the process."""
     stuck: int = 60
-    """Checks without one of its event loop."""
-    sick: int = 30
+    """Checks without a heartbeat of its event loop."""
+    unhealthy: int = 30
     """Heartbeats of a process that is not healthy."""
-    patience_s: float = 10.0
-    """Beyond what a process gives itself to drain."""
     pause_s: float = 0.5
     """Before it is replaced."""
 
-    def drain_s(self, settings: Settings) -> float:
-        """Seconds after which a process that drains is killed."""
-        return settings.drain_grace_s + settings.drain_timeout_s + self.patience_s
+
+def drain_s(settings: Settings) -> float:
+    """Seconds after which a process that drains is killed."""
+    return settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
 
 
 class Child:
@@ -61,7 +62,7 @@ class Child:
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
         self._signal: signal.Signals | None = None
-        self._starting = self._frozen = self._stuck = self._sick = 0
+        self._starting = self._frozen = self._stuck = self._unhealthy = 0
 
     async def run(
         self,
@@ -74,7 +75,6 @@ class Child:
 
         Args:
             slot: Of the process, without its link.
-            settings: Its own.
             log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
@@ -87,7 +87,7 @@ class Child:
                 stderr=log_descriptor,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **to_environment(slot, settings)},
-                # Ctrl-C reaches all that is in the terminal's foreground; the second one cuts off.
+                # Ctrl-C reaches the whole foreground of a terminal; the supervisor forwards it.
                 start_new_session=True,
             )
         except BaseException:
@@ -113,14 +113,14 @@ class Child:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
-    def hear(self, message: Mapping[str, Any]) -> None:
+    def receive(self, message: Mapping[str, Any]) -> None:
         """Handles a message of the process."""
         self._frozen = 0
         if message["event"] == "beat":
             self._stuck = 0
             # A process that loads or waits for the others is not healthy yet.
             is_well = message["serving"] or not self.ready.is_set()
-            self._sick = 0 if is_well else self._sick + 1
+            self._unhealthy = 0 if is_well else self._unhealthy + 1
         elif message["event"] == "warm":
             self.warm.set()
         elif message["event"] == "ready":
@@ -139,13 +139,13 @@ class Child:
         self._stuck += 1
         if self._frozen > limits.frozen or self._stuck > limits.stuck:
             return "process does not answer"
-        return UNHEALTHY if self._sick > limits.sick else None
+        return UNHEALTHY if self._unhealthy > limits.unhealthy else None
 
     async def _listen(self, link: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=link)
         try:
             while line := await reader.readline():
-                self.hear(json.loads(line))
+                self.receive(json.loads(line))
         finally:
             writer.close()
 
@@ -161,13 +161,13 @@ class Child:
             reason = self.check()
         log.error(reason, process=self.index, pid=self.process and self.process.pid)
         if reason == UNHEALTHY:
-            # It may hold calls that it can answer still.
+            # It may still answer calls.
             self.signal(signal.SIGTERM)
-            await asyncio.sleep(self._limits.drain_s(settings))
+            await asyncio.sleep(drain_s(settings))
         self.signal(signal.SIGKILL)
 
 
-# Less than the checks after which the supervisor kills a silent process.
+# Less than `Limits.frozen` checks.
 BEAT_S = 1.0
 
 
@@ -175,9 +175,7 @@ class Link:
     """One end of a pair of sockets, in the process; lines of JSON go up, and one line comes down.
 
     Args:
-        end: The socket, which the supervisor has handed over.
         is_serving: Whether the process is healthy; sent with each beat.
-        beat_s: Seconds between two signs of life.
     """
 
     def __init__(
@@ -190,7 +188,7 @@ class Link:
     def start(self) -> None:
         """Starts to send heartbeats of the process and of its event loop."""
         self._beating = asyncio.create_task(self._beat())
-        threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._send_alive, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
         """Reports that this process is loaded; returns once all processes are and it may serve."""
@@ -201,8 +199,8 @@ class Link:
         """Reports that calls are answered, with the fields of the log line."""
         self._send("ready", fields=fields, pid=os.getpid())
 
-    def _live(self) -> None:
-        # On a thread: an event loop may be busy for seconds in a process that is not frozen.
+    def _send_alive(self) -> None:
+        # On a thread: the event loop of a healthy process may be busy for seconds.
         while True:
             self._send("alive")
             time.sleep(self._beat_s)

@@ -5,24 +5,19 @@ import os
 import threading
 import time
 
-# A line that is longer is cut.
+# Bytes; a longer line is cut.
 MAX_LINE = 1 << 20
 
 
 class LogMerger:
     """Copies lines as they are, on a thread for each pipe.
 
-    A pipe takes 4 KiB at once from one writer and mixes what is longer with that of others, so
-    each process has a pipe of its own. Where the output is not read, the pipes fill up, and each
-    process drops lines and counts them, as one alone would.
-
-    Args:
-        descriptor: Where the lines go.
-        max_line: Bytes of a line.
+    Writes of more than 4 KiB to one pipe mix with those of others, so each process has a pipe.
+    If the output is not read, the pipes fill up, and each process drops and counts lines.
     """
 
-    def __init__(self, descriptor: int, max_line: int = MAX_LINE) -> None:
-        self._descriptor, self._max_line = descriptor, max_line
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._lock = threading.Lock()
         self._copying: list[threading.Thread] = []
 
@@ -42,10 +37,10 @@ class LogMerger:
 
     def _copy(self, pipe: int) -> None:
         with open(pipe, "rb") as lines:
-            while line := lines.readline(self._max_line):
-                # One without an end is that of a process that died, or is cut.
+            while line := lines.readline(MAX_LINE):
+                # A line without an end is cut, or its process died.
                 data = line if line.endswith(b"\n") else line + b"\n"
-                # A reader who is gone is no reason to fail.
+                # OSError: the reader is gone.
                 with self._lock, contextlib.suppress(OSError):
                     while data:
                         data = data[os.write(self._descriptor, data) :]

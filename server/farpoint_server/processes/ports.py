@@ -1,8 +1,8 @@
 """Ports that the processes of a server share, held by the supervisor.
 
-Its sockets are bound and do not listen, so the kernel gives them no connection; but no other user
-can take the port while a process is replaced, and port 0 is the same one for all. Another program
-of the same user can share it, and then gets a part of the connections: that is found and logged.
+Its sockets are bound and do not listen, so they get no connections; but no other user can take the
+port while a process is replaced, and port 0 is the same for all. Another program of the same user
+can share the port and then gets some of the connections, which is logged.
 """
 
 import asyncio
@@ -28,20 +28,14 @@ log = structlog.get_logger("farpoint.supervisor")
 class Ports:
     """The bound sockets, and the settings with the ports that were taken.
 
-    Args:
-        settings: With addresses HOST:PORT; unix:PATH is left as it is.
-
     Attributes:
         settings: The same with each port 0 replaced.
 
     Raises:
         StartError: an address is in use, not ours, or not allowed.
-        StartError: this system does not share ports.
     """
 
     def __init__(self, settings: Settings) -> None:
-        if not hasattr(socket, "SO_REUSEPORT") or not hasattr(socket, "SO_INCOMING_CPU"):
-            raise StartError("--processes above 1 needs Linux")
         self._sockets: list[socket.socket] = []
         taken: dict[str, Any] = {}
         grpc = {a: self._take("--listen", a) for a in dict.fromkeys(settings.listen)}
@@ -61,19 +55,14 @@ class Ports:
         for taken in self._sockets:
             taken.close()
 
-    async def watch(self, pids: Callable[[], Iterable[int]], check_s: float = CHECK_S) -> None:
-        """Logs each foreign socket that listens on our ports, until it is cancelled.
-
-        Args:
-            pids: The processes of the server now.
-            check_s: Seconds between two looks.
-        """
+    async def watch(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Logs each socket on our ports that is not of the processes `pids`, until cancelled."""
         logged: set[int] = set()
         before: dict[int, int] = {}
         while True:
-            await asyncio.sleep(check_s)
+            await asyncio.sleep(CHECK_S)
             found = await asyncio.to_thread(self.foreign, pids)
-            # A socket of a process that ends just then is gone at the next look.
+            # Seen twice: a process of ours may have just ended.
             for inode in (found.keys() & before.keys()) - logged:
                 logged.add(inode)
                 log.error("another program listens on a port of this server", port=found[inode])
@@ -103,7 +92,7 @@ class Ports:
             for family, kind, protocol, _, (name, _, *rest) in found:
                 place = (name, port, *rest)
                 if port:
-                    # Alone: a server that shares its port would let this one share it too.
+                    # Without SO_REUSEPORT, which would share the port of another server.
                     with socket.socket(family, kind, protocol) as probe:
                         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                         probe.bind(place)

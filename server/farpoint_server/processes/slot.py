@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from farpoint_server.config.settings import Settings
 
-# Not FARPOINT_...: it is no setting.
+# Not FARPOINT_..., since it is not a setting.
 VARIABLE = "_FARPOINT_PROCESS"
 # <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
@@ -61,10 +61,10 @@ class ProcessSlot:
 def share(settings: Settings, count: int) -> Settings:
     """Settings of each of `count` processes.
 
-    What bounds memory is divided: points and bytes in flight, and messages that are received at a
-    time; but one request of the largest size stays possible. Memory of devices and threads are
-    divided where the devices are known. What bounds calls and connections holds for each
-    process, since the kernel deals connections out by chance.
+    Limits of memory are divided: points and bytes in flight, and messages received at a time; but
+    one request of the largest size stays possible. Memory and threads of devices are divided in
+    `Compute`. Limits of calls and connections hold for each process, since the kernel distributes
+    connections at random.
     """
     if count == 1:
         return settings
@@ -93,7 +93,7 @@ def from_environment(
 ) -> tuple[ProcessSlot, Settings] | None:
     """The slot and settings from the supervisor; None without one.
 
-    The variable is taken out, so that programs that this one starts are no processes of the server.
+    The variable is removed, so that child processes of this one do not inherit it.
     """
     text = environment.pop(VARIABLE, None)
     if text is None:
@@ -105,11 +105,7 @@ def from_environment(
 
 
 def end_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends; Linux only.
-
-    Args:
-        parent: Its process ID.
-    """
+    """Makes the kernel kill this process when its parent, of this process ID, ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended already
         os._exit(1)

@@ -14,15 +14,15 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child, Limits, on_end_signals
+from farpoint_server.processes.child import Child, Limits, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
 from farpoint_server.transport.sockets import locked
 
-# A process that has lived so long is replaced at once, one after the other later and later.
+# A process that lived for LIVED_S is replaced at once; after shorter lives the pause doubles.
 LIVED_S, MAX_PAUSE_S = 60.0, 30.0
-# A replacement that ends again and again before it serves ends the server.
+# Replacements in a row that end before they serve, after which the server ends.
 MAX_FAILED_STARTS = 5
 CANNOT_START, DEVICE_FAILED = 2, 3
 FOLDER = "farpoint-processes-"
@@ -33,10 +33,8 @@ class Supervisor:
     """Keeps a process in each slot until a signal.
 
     Args:
-        ports: That are taken, with the settings of the whole server.
-        merger: Of the log.
+        ports: With the settings of the server.
         folder: Private, for the sockets between processes.
-        limits: Of each process.
     """
 
     def __init__(
@@ -56,7 +54,7 @@ class Supervisor:
         """Serves until a signal, which it forwards to every process; returns the exit status.
 
         Returns:
-            0 if each process drained, 1 if one did not; what a process ended with that could not
+            0 if each process drained, 1 if one did not; or the status of a process that could not
             start.
         """
         on_end_signals(self._stop)
@@ -68,7 +66,7 @@ class Supervisor:
         if not self._stopping.is_set():  # a bug ended one of them, and is raised below
             self._stop(signal.SIGTERM)
         beginning.cancel()
-        _, late = await asyncio.wait(keeping, timeout=self._limits.drain_s(self._settings))
+        _, late = await asyncio.wait(keeping, timeout=drain_s(self._settings))
         if late:
             self._stop(signal.SIGKILL)
         status = max(await asyncio.gather(*keeping))
@@ -171,7 +169,7 @@ def private_folder() -> Iterator[Path]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=FOLDER))
         with locked(folder):
-            if folder.exists():  # another supervisor may have taken it for one that is left
+            if folder.exists():  # else another supervisor removed it as a leftover
                 try:
                     yield folder
                 finally:

@@ -14,9 +14,9 @@ from farpoint_server.config.settings import Settings
 if TYPE_CHECKING:
     from ray.serve import Application
 
-# Settings whose work Ray's proxies do, or that would reach only one of the replicas.
+# Settings for which Ray's proxies stand in, or that would reach only one replica.
 NOT_HERE = ("admin_listen", "tls_certificate", "tls_client_ca", "shared_memory_listen")
-# A watch would hold a replica that is to end; a registered region is known to one replica alone.
+# A watch would keep a replica from ending; only one replica would know a registered region.
 LEFT_OUT = ("Watch", "Register", "Unregister")
 _SERVICES: Sequence[ServiceDescriptor] = (
     sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"],
@@ -65,9 +65,9 @@ def replica_settings(settings: Settings) -> Settings:
 
 
 def add_to_server(_: object, server: Any) -> None:
-    """Registers every RPC, for `grpc_servicer_functions`; Ray puts its behaviors in their place.
+    """Registers every RPC, for `grpc_servicer_functions`; Ray replaces the handlers.
 
-    Messages stay serialized: what is wrong with one is found in a replica.
+    Messages stay serialized and are parsed in a replica.
     """
     for service in _SERVICES:
         handlers = {m.name: _handler(m) for m in METHODS if m.containing_service is service}

@@ -39,11 +39,11 @@ class ReplicaContext(HttpContext):
     """
 
     def __init__(self, ray: Any, messages: AsyncIterator[bytes]) -> None:
-        # Ray hands no deadline on: its proxy cancels the call when the caller's time is over.
+        # Ray passes no deadline: its proxy cancels the call when the deadline passes.
         super().__init__(tuple(ray.invocation_metadata()), ray.peer(), None, messages.__anext__)
         self._ray = ray
         self._messages = messages
-        # One at a time: a reader that falls behind holds the handler up.
+        # One at a time: a slow reader delays the handler.
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(1)
 
     async def read(self) -> Any:
@@ -71,7 +71,7 @@ class ReplicaContext(HttpContext):
         finally:
             call.cancel()
 
-    def settle(self) -> None:
+    def send_status(self) -> None:
         """Makes Ray send the status and the trailers with the next answer."""
         if self.code() is not grpc.StatusCode.OK:
             self._ray.set_code(self.code())
@@ -86,7 +86,7 @@ class ReplicaContext(HttpContext):
             with suppress(grpc.aio.AbortError):
                 text = status_of(error, request_id).message
                 await self.abort(grpc.StatusCode.INTERNAL, text, ((REQUEST_ID_KEY, request_id),))
-        self.settle()
+        self.send_status()
 
 
 class Replica:
@@ -100,11 +100,10 @@ class Replica:
     """
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
-        # Later than in a process of our own: Ray has started threads, which keep their arenas.
+        # Too late for threads that Ray has started, which keep their arenas.
         host.detect().set_options(os.environ)
         if set(settings.device) != {"cpu"}:
-            expandable = settings.memory_expandable_segments == "on"
-            environment.settle(os.environ, expandable=expandable)
+            environment.configure(os.environ)
         logging.configure(settings)
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
@@ -121,10 +120,10 @@ class Replica:
         call = self.app.calls.start(path, context, PROTOCOL)
         try:
             async for answer in context.answers(call):
-                context.settle()
+                context.send_status()
                 yield Serialized(answer)
             last = await call
-            context.settle()
+            context.send_status()
             if not method.server_streaming:
                 yield Serialized(last)
         except Exception as error:

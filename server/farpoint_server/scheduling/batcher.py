@@ -25,8 +25,15 @@ from farpoint_server.errors import (
     ServiceError,
     TooLargeError,
 )
-from farpoint_server.scheduling.lane import HUNG, BatchMetrics, CostModel, Lane, Watchdog
-from farpoint_server.scheduling.queue import Job, JobQueue
+from farpoint_server.scheduling.lane import (
+    HUNG,
+    BatchMetrics,
+    CostModel,
+    Job,
+    JobQueue,
+    Lane,
+    Watchdog,
+)
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2

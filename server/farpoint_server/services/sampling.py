@@ -22,8 +22,9 @@ from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
 from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
+from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.handlers import Context, Methods, unary_methods
-from farpoint_server.transport.limits import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]
 

@@ -28,8 +28,8 @@ from farpoint_server.errors import (
 )
 from farpoint_server.services.pipeline import Pipeline, SampleCall
 from farpoint_server.transport import interceptor
+from farpoint_server.transport.admission import Outgoing, Response
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits import Outgoing, Response
 
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.

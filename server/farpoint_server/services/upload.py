@@ -12,18 +12,17 @@ import numpy as np
 from farpoint.v1 import sampling_pb2
 from farpoint_server.codec.sample_request import (
     SampleMessage,
-    check_message_size,
     parse_sample_request,
     read_upload_data,
     upload_size,
 )
 from farpoint_server.codec.sample_response import sample_response_chunks
-from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.scheduling.admission import Reservation
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Reservation
 from farpoint_server.transport.handlers import Context
 
 # A sender that is silent for this long would hold its memory for nothing, and so would one that
@@ -40,7 +39,7 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
     """
     arrived = time.monotonic()
     head = await _receive_head(context, pipeline.limits)
-    check_message_size(SampleMessage(head, None, head.ByteSize()), pipeline.limits)
+    check_message_size(head.ByteSize(), pipeline.limits)
     points, size = upload_size(head, pipeline.limits, pipeline.admission.max_bytes)
     pipeline.admission.check_headroom()
     with pipeline.admission.reserve(0, 0) as reservation:

@@ -23,17 +23,17 @@ from farpoint_server.errors import (
     code_of,
     status_of,
 )
-from farpoint_server.request_context import Fields
+from farpoint_server.request_context import (
+    TOKEN_PREFIX,
+    Fields,
+    OnEnd,
+    RequestContext,
+    address_of,
+)
+from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits import (
-    CallLimits,
-    CallSlots,
-    InFlight,
-    OpenCall,
-    Outgoing,
-    RefusalLog,
-)
+from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
 from farpoint_server.transport.tracing import Tracing
 
 REQUEST_ID_KEY = "x-request-id"
@@ -177,18 +177,20 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
     def _guard_request(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
         method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
+        outgoing = self._outgoing
         end_request, tracing = partial(metrics.end_request, rpc), self._tracing
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
             report = () if load is None else load.count()
-            request_context.begin(end_request, context.peer(), request_id=request_id, method=method)
+            begin(end_request, context.peer(), request_id=request_id, method=method)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
-                call = OpenCall(context, self._in_flight, slots, self._outgoing)
+                call = OpenCall(context, self._in_flight, slots, outgoing)
                 answer = await behavior(request, context)
-                call.answer(context, answer)
+                if outgoing is not None and answer is not None:
+                    call.response = outgoing.send(context, answer)
                 log_end(arrived)
                 return answer
             except (asyncio.CancelledError, grpc.aio.InternalError):
@@ -216,7 +218,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = _request_id.get()
-            request_context.begin(end_request, context.peer(), request_id=request_id)
+            begin(end_request, context.peer(), request_id=request_id)
             caller = request_context.caller.get()
             try:
                 if slots is not None:
@@ -238,6 +240,25 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             self._refusals.add(error)
         else:
             log_end(arrived, error)
+
+
+def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
+    """Starts the request of an RPC with the fields that its interceptors have bound.
+
+    Its caller has the name of its token, or else of its address.
+
+    Args:
+        on_end: Of the request.
+        peer: As gRPC names it; see `address_of`.
+        fields: More of them.
+    """
+    known = request_context.variable.get()
+    if known is not None:
+        fields = known.fields | fields
+    token = fields.get("caller")
+    name = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
+    request_context.caller.set(name)
+    request_context.variable.set(RequestContext(fields, on_end))
 
 
 def request_id_of(metadata: Any) -> str:

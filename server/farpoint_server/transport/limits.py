@@ -1,31 +1,17 @@
-"""Limits by caller: on open calls, on messages that come in, and on responses that are not read."""
+"""Limits on open calls, by caller and of each kind."""
 
 import asyncio
-import math
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
 
-import grpc
 import structlog
-from google.protobuf.message import Message
 
 from farpoint_server import request_context
-from farpoint_server.errors import DeadlinePassedError, DrainingError, TooManyCallsError
+from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
-from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.handlers import Context, read_end
-from farpoint_server.transport.sockets import close_connection
+from farpoint_server.transport.admission import Outgoing, Response
+from farpoint_server.transport.handlers import Context
 
-# Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
-TURN_S = 0.5
-# A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
-RECEIVE_S = 120.0
-# Time to read a response.
-TIMEOUT_S = 30.0
-# Two megabits per second. A peer that reads more slowly holds memory that many others could use.
-BYTES_PER_S = 1 << 18
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
 CHECKS = (256, 64)
 WATCHES = (192, 64)
@@ -159,92 +145,18 @@ class InFlight:
         await self._idle.wait()
 
 
-class Response:
-    """A response that must be read by `due`, in seconds of time.monotonic."""
-
-    __slots__ = ("caller", "context", "due", "is_cut", "size")
-
-    def __init__(self, context: Context, caller: str, size: int) -> None:
-        self.context, self.caller, self.size = context, caller, size
-        self.due = math.inf
-        self.is_cut = False
-
-
-class Outgoing:
-    """Responses that are not yet sent.
-
-    A peer has `timeout_s` and the time of the size at `bytes_per_s`; then its connection is closed,
-    with all of its calls. gRPC has sent a response once HTTP/2's flow control has let all of it
-    through, and the socket has taken it.
-
-    Args:
-        admission: Counts the bytes. They are never refused, but others are in their place.
-        count_refusal: Given "send_timeout" for each peer that is disconnected.
-    """
-
-    def __init__(
-        self,
-        admission: Admission,
-        timeout_s: float = TIMEOUT_S,
-        bytes_per_s: int = BYTES_PER_S,
-        count_refusal: Callable[[str], object] = str,
-    ) -> None:
-        self._admission = admission
-        self._timeout_s = timeout_s
-        self._bytes_per_s = bytes_per_s
-        self._count_refusal = count_refusal
-        self._responses: set[Response] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def hold(self, context: Context, size: int) -> Response:
-        """Counts a response of the current request until it ends."""
-        caller = request_context.caller.get()
-        self._admission.add_response(caller, size)
-        return Response(context, caller, size)
-
-    def begin(self, response: Response) -> None:
-        """Starts the time in which the peer must read: gRPC has the response."""
-        response.due = time.monotonic() + self._timeout_s + response.size / self._bytes_per_s
-        self._responses.add(response)
-        # One timer for all; one for each would cost more than all else here.
-        if self._timer is None:
-            self._set_timer()
-
-    def end(self, response: Response) -> None:
-        """Ends a response that is sent or dropped."""
-        self._responses.discard(response)
-        self._admission.remove(response.caller, 0, response.size)
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self.look)
-
-    def look(self) -> None:
-        """Called by the timer: disconnects peers whose time is over."""
-        now = time.monotonic()
-        for response in self._responses:
-            if now >= response.due and not response.is_cut:
-                self._cut(response)
-        self._timer = None
-        if self._responses:
-            self._set_timer()
-
-    def _cut(self, response: Response) -> None:
-        response.is_cut = True
-        self._count_refusal("send_timeout")
-        peer = response.context.peer()
-        closed = close_connection(peer)
-        log.warning("peer reads too slowly", peer=peer, bytes=response.size, closed=closed)
-
-
 class OpenCall:
     """Counts a call until gRPC has sent its answer, for which a drain waits.
+
+    Attributes:
+        response: Of `outgoing`; ends with the call.
 
     Raises:
         DrainingError: the server is shutting down.
         TooManyCallsError: the caller has no slot.
     """
 
-    __slots__ = ("_caller", "_in_flight", "_outgoing", "_response", "_slots")
+    __slots__ = ("_caller", "_in_flight", "_outgoing", "_slots", "response")
 
     def __init__(
         self,
@@ -255,7 +167,7 @@ class OpenCall:
     ) -> None:
         self._in_flight, self._slots, self._outgoing = in_flight, slots, outgoing
         self._caller = request_context.caller.get()
-        self._response: Response | None = None
+        self.response: Response | None = None
         in_flight.enter()
         if slots is not None:
             try:
@@ -265,140 +177,11 @@ class OpenCall:
                 raise
         context.add_done_callback(self._close)  # type: ignore[arg-type]
 
-    def answer(self, context: Context, response: Any) -> None:
-        """Counts the response that gRPC is about to send."""
-        if self._outgoing is not None and response is not None:
-            self._response = self._outgoing.hold(context, _size(response))
-            self._outgoing.begin(self._response)
-
     def _close(self, _: Context) -> None:
         self._in_flight.leave()
         if self._slots is not None:
             self._slots.leave(self._caller)
         # Dropped: its context's callbacks hold this object, a circle for the garbage collector.
-        response, self._response = self._response, None
+        response, self.response = self.response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)
-
-
-def _size(response: Any) -> int:
-    if isinstance(response, bytes):
-        return len(response)
-    return response.ByteSize() if isinstance(response, Message) else 0
-
-
-class FairSemaphore:
-    """A semaphore that is fair between callers."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        # The caller whose turn it is next comes first.
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-
-    async def acquire(self, caller: str) -> None:
-        """Waits for a turn."""
-        if self._free:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Releases a turn, or passes it to the next caller."""
-        while self._waiting:
-            caller, turns = next(iter(self._waiting.items()))
-            turn = turns.popleft()
-            if turns:
-                self._waiting.move_to_end(caller)
-            else:
-                del self._waiting[caller]
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
-class Receiver:
-    """Receives a few messages at a time; flow control delays the others.
-
-    While a message is received it lies in memory twice, in gRPC and in Python, and its size is
-    unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
-    senders do not block others, and is refused after `timeout_s`. Callers take turns: one that
-    sends much or slowly makes its own calls wait.
-    """
-
-    def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = RECEIVE_S) -> None:
-        self._turns = FairSemaphore(turns)
-        self._turn_s = turn_s
-        self._timeout_s = timeout_s
-        self._readings: set[_Reading] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def receive(self, context: Context) -> bytes:
-        """Waits for a turn and returns the bytes of the first message of a call.
-
-        Raises:
-            DeadlinePassedError: it did not arrive in time.
-            InvalidRequestError: the caller sent no message.
-        """
-        await self._turns.acquire(request_context.caller.get())
-        reading = _Reading()
-        self._readings.add(reading)
-        # One timer for all: one for each, or wait_for, would cost more than all else here.
-        if self._timer is None:
-            self._set_timer()
-        try:
-            message: Any = await context.read()
-        except asyncio.CancelledError:
-            if reading.timed_out:
-                raise DeadlinePassedError("the message did not arrive in time") from None
-            raise
-        finally:
-            self._readings.remove(reading)
-            reading.end_turn(self._turns)
-        if message is grpc.aio.EOF:
-            await read_end(context)
-        return bytes(message)
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._turn_s, self.look)
-
-    def look(self) -> None:
-        """Called by the timer: ends turns that last too long, and cancels late messages."""
-        now = time.monotonic()
-        for reading in self._readings:
-            if now - reading.began >= self._turn_s:
-                reading.end_turn(self._turns)
-            if now - reading.began >= self._timeout_s:
-                reading.time_out()
-        self._timer = None
-        if self._readings:
-            self._set_timer()
-
-
-class _Reading:
-    """A message that is being received."""
-
-    __slots__ = ("_task", "began", "has_turn", "timed_out")
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self.began = time.monotonic()
-        self.has_turn = True
-        self.timed_out = False
-
-    def end_turn(self, turns: FairSemaphore) -> None:
-        if self.has_turn:
-            self.has_turn = False
-            turns.release()
-
-    def time_out(self) -> None:
-        if self._task is not None and not self.timed_out:
-            self.timed_out = True
-            self._task.cancel()

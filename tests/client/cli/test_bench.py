@@ -21,19 +21,22 @@ def step(rate: float, latency_ms: float, late_ms: float = 0.0) -> Step:
     return Step(rate, Measured([latency_ms] * 100, [late_ms] * 100, 1.0), target_ms=50.0)
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--seconds", "inf"), ("--rate", "-1"), ("--percentile", "0")]
+)
+def test_a_number_out_of_its_range_is_named(flag, value):
+    answer = run(flag, value)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith(f"farpoint: {flag} must be")
+    assert answer.stderr.endswith(f"got {value}\n")
+
+
 @pytest.mark.parametrize("text", ["10", "10:20", "10:0", "10:5:0", "a:b", "10:5:"])
-def test_a_size_that_is_none_is_named(text):
+def test_an_invalid_size_is_named(text):
     answer = run("--size", text)
     assert answer.exit_code == 2
     assert f"'{text}'" in answer.stderr
     assert "POINTS:SAMPLES" in answer.stderr
-
-
-def test_requests_are_of_the_sizes_that_were_given():
-    kinds = [Kind.parse("500:20"), Kind.parse("70:7:0.5")]
-    found = [pb.SampleRequest.FromString(r) for r in make_requests(kinds, None, seed=0)]
-    assert [list(request.points.shape) for request in found] == [[500, 3], [70, 3]]
-    assert [list(request.sample_counts) for request in found] == [[20], [7]]
 
 
 def test_points_may_come_from_a_file(tmp_path):
@@ -57,7 +60,7 @@ def test_arrivals_are_as_many_and_as_mixed_as_asked():
     assert (again.due_s == arrivals.due_s).all()
 
 
-async def test_calls_begin_when_they_are_due_though_no_answer_came():
+async def test_calls_begin_when_they_are_due_also_without_answers():
     """A server that stops for a while is asked all the same, and every call that waited counts."""
     begun, go_on = [], asyncio.Event()
 
@@ -77,7 +80,7 @@ async def test_calls_begin_when_they_are_due_though_no_answer_came():
     assert all(w >= e - 1 for w, e in zip(waited, expected, strict=True))
 
 
-async def test_a_call_that_fails_keeps_no_target():
+async def test_a_failed_call_misses_the_target():
     async def call(request: bytes) -> bytes:
         if request == b"bad":
             raise grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, None, None)
@@ -112,18 +115,30 @@ def test_nothing_is_sustained_above_a_rate_that_missed():
 
 
 def test_a_server_is_measured_from_the_shell(server):
-    arguments = ["--size", "500:4", "--rate", "40", "--rate", "80", "--seconds", "0.5"]
+    arguments = [
+        "--size",
+        "500:4",
+        "--size",
+        "70:7:0.5",
+        "--rate",
+        "40",
+        "--rate",
+        "80",
+        "--seconds",
+        "0.5",
+    ]
     flags = ["--target-ms", "9999", "--json", "--processes", "2"]
     answer = run("--server", server.target, *arguments, *flags)
     assert answer.exit_code == 0, answer.output
     report = json.loads(answer.stdout)
     assert report["server"] == server.target
-    assert report["kinds"] == [{"points": 500, "samples": 4, "share": 1.0}]
+    assert [tuple(kind.values()) for kind in report["kinds"]] == [(500, 4, 1.0), (70, 7, 0.5)]
     assert [found["offered_per_s"] for found in report["steps"]] == [40, 80]
     assert report["sustained_per_s"] == 80
     assert 0 < report["steps"][0]["p50_ms"] <= report["steps"][0]["p99_ms"]
-    assert {tuple(request.points.shape) for request in server.requests} == {(500, 3)}
-    answer = run("--server", server.target, *arguments[:4], *flags[:2])
+    sent = {(request.points.shape[0], *request.sample_counts) for request in server.requests}
+    assert sent == {(500, 4), (70, 7)}
+    answer = run("--server", server.target, *arguments[:6], *flags[:2])
     assert answer.exit_code == 0, answer.output
     assert "sustains 40.0 calls a second at p99 <= 9999 ms" in answer.stdout
 

@@ -25,7 +25,7 @@ def test_a_share(sample, points_file, tmp_path, amount, count):
 
 
 @pytest.mark.parametrize("amount", ["0%", "101%", "x", "1.5", "%"])
-def test_no_share(sample, points_file, tmp_path, amount):
+def test_an_invalid_amount_is_named(sample, points_file, tmp_path, amount):
     result = sample(points_file, "-m", amount, "-o", tmp_path / "b.npy")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -82,12 +82,8 @@ def test_columns_and_arrays_are_named_on_the_command_line(sample, tmp_path):
     rows = np.column_stack([POINTS, np.zeros(1000), np.arange(1000) % 64]).astype("<f4")
     rows.tofile(tmp_path / "a.bin")
     words = [tmp_path / "a.bin", "-m", 5, "-o", tmp_path / "b.ply"]
-    result = sample(*words)
-    assert "--columns x,y,z,i,ring" in result.stderr
     assert sample(*words, "--columns", "x, y,z,i,ring").exit_code == 0
     assert "ring" in read_cloud(tmp_path / "b.ply").attributes
-    assert "columns must name x, y and z" in sample(*words, "--columns", "a,b").stderr
     np.savez(tmp_path / "a.npz", one=POINTS[:10], two=POINTS)
     words = [tmp_path / "a.npz", "-m", 5, "-o", tmp_path / "b.ply"]
-    assert "choose one with --array NAME" in sample(*words).stderr
     assert "5 of 10 points" in sample(*words, "--array", "one").stdout

@@ -1,8 +1,8 @@
 """Options of the connection on either side of the command, hints, models, version."""
 
 import grpc
-import numpy as np
 import pytest
+from tests.client.conftest import serving
 from tests.support.clouds import cloud_file
 
 import farpoint
@@ -18,15 +18,6 @@ def test_the_server_on_either_side(server, farpoint):
         assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("flag", ["--ca", "--key", "--certificate", "--token-file"])
-def test_files_of_the_connection_on_either_side(farpoint, tmp_path, flag):
-    absent = str(tmp_path / "absent.pem")
-    for words in ([flag, absent, "info"], ["info", flag, absent]):
-        result = farpoint(*words, server="127.0.0.1:1")
-        assert result.exit_code == 2
-        assert "absent.pem" in result.stderr or "belong together" in result.stderr
-
-
 def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     source = cloud_file("simple.las")
     result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")
@@ -35,12 +26,6 @@ def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     assert "docker run" in result.stderr
     assert "--server names another" in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_version(farpoint):
-    result = farpoint("--version")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("farpoint ")
 
 
 class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServiceServicer):
@@ -66,16 +51,12 @@ class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServ
 
 @pytest.fixture
 def models_server():
-    from concurrent import futures
-
-    grpc_server = grpc.server(futures.ThreadPoolExecutor(2))
     servicer = Models()
-    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(servicer, grpc_server)
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, grpc_server)
-    target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
-    grpc_server.start()
-    yield target
-    grpc_server.stop(None).wait()
+    with serving(
+        (sampling_pb2_grpc.add_SamplingServiceServicer_to_server, servicer),
+        (admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer),
+    ) as target:
+        yield target
 
 
 def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
@@ -90,15 +71,6 @@ def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
     wrong = farpoint("unload", "other", server=models_server)
     assert wrong.exit_code == 1
     assert wrong.stderr.startswith("farpoint: no model is named other")
-
-
-def test_a_server_answers_and_stops_with_status_0():
-    with serve("--device=cpu", "--http-listen=127.0.0.1:0") as server:
-        with farpoint.Client(server.address) as client:
-            assert len(client.sample(np.eye(3), 2)) == 2
-        assert server.page.startswith("http://127.0.0.1:")
-    assert server.process.returncode == 0
-    assert server.log[-1]["event"] == "stopped"
 
 
 def test_a_server_that_does_not_start_says_why():

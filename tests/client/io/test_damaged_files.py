@@ -38,18 +38,7 @@ def test_a_file_cut_short(tmp_path, name, part):
     assert str(raised.value).startswith(str(path))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "street_map_part.ply",
-        "cad_part.ply",
-        "milk.pcd",
-        "autzen-utm.pcd",
-        "lamppost.pcd",
-        "street_organized_part.npy",
-        "street_kitti_part.bin",
-    ],
-)
+@pytest.mark.parametrize("name", [n for n in WHOLE if not n.endswith((".las", ".laz", ".npz"))])
 def test_bytes_left_over(tmp_path, name):
     path = damaged(tmp_path, name, lambda data: data + b"1 2 3\n")
     with pytest.raises(farpoint.CloudFileError):
@@ -68,16 +57,16 @@ CONTENTS = {
     "b.csv": (b"x,y,z\n", "0 points"),
     "c.csv": (b"1,2\n3,4\n", "three columns or more, got 2"),
     "d.csv": (b"1,2,3\n3,4\n", "point 1 has 2 columns, the first one 3"),
-    "e.csv": (b"1,2,3\n3,four,5\n", "the column y .* no number"),
+    "e.csv": (b"1,2,3\n3,four,5\n", "the column y must hold numbers"),
     "f.csv": (b"lon,lat,h\n1,2,3\n", "no x, y, z among the fields lon, lat, h"),
     "g.csv": (b"x,y,z\n1,2,3,4\n", "3 names for 4 columns"),
-    "h.csv": (b"1,2,3\n4,,6\n", "column y .* no number: '' at point 1"),
+    "h.csv": (b"1,2,3\n4,,6\n", "column y must hold numbers, got '' at point 1"),
     "i.csv": (b"x,y,z\n1,2,3\n4,5,6,\n", "point 1 has 4 columns"),
     "a.xyz": (b"3\n1 2 3\n4 5 6\n", "3 points announced, 2 found"),
     "b.xyz": (b"1 2 3\n4 5 6 7\n", "point 1 has 4 columns, the first one 3"),
-    "c.xyz": (b"1 2 3\n1_0 5 6\n", "no number: '1_0'"),
+    "c.xyz": (b"1 2 3\n1_0 5 6\n", "must hold numbers, got '1_0'"),
     "d.xyz": (b"\x001 2 3\n", "expected text in UTF-8"),
-    "a.bin": (bytes(40), "rows of 3 or 4 float32, .* rows of 5 .*nuScenes.*pcd.bin"),
+    "a.bin": (bytes(40), "rows of 4 float32, got 40 bytes: name the columns"),
     "b.bin": (b"", "0 points"),
     "a.ply": (b"ply\nformat ascii 1.0\nelement face 0\nend_header\n", "no element named vertex"),
     "b.ply": (b"solid", "b.ply"),
@@ -103,7 +92,9 @@ def test_contents(tmp_path, name):
     assert raised.value.path == tmp_path / name
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
+    with pytest.raises(farpoint.CloudFileError, match="or a rosbag2 folder"):
+        read_cloud(tmp_path)
     with pytest.raises(FileNotFoundError, match="No such file") as raised:
         read_cloud(tmp_path / "absent.ply")
     assert isinstance(raised.value, farpoint.CloudFileError)
@@ -119,7 +110,6 @@ def test_arrays_of_other_shapes(tmp_path, shape):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x05ab", "gives 2 bytes"),
         (b"\xe0", "cut short"),
         (b"\x20\x09", "before its own start"),
         (b"\x00a", "gives 1 bytes, expected 6"),

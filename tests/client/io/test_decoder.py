@@ -1,6 +1,5 @@
 """Decoding in a child process: whatever happens to it is an error, and the next file is read."""
 
-import os
 import sys
 import threading
 from pathlib import Path
@@ -36,7 +35,6 @@ def test_points_rows_and_files(decoder, tmp_path):
     assert opened.unit == "foot"
     rows = np.array([9, 2_100, 3])
     assert np.array_equal(decoder.take(rows).attributes["red"], cloud.attributes["red"][rows])
-    assert decoder.colors().shape == (2_200, 3)
     decoder.write(rows, [tmp_path / "a.laz", tmp_path / "a.indices.npy"])
     assert np.array_equal(read_cloud(tmp_path / "a.laz").points, cloud.points[rows])
     assert np.load(tmp_path / "a.indices.npy").tolist() == rows.tolist()
@@ -56,11 +54,7 @@ def module_in(folder, monkeypatch, body):
 
 
 def test_a_crash_names_the_file_and_its_signal(tmp_path, monkeypatch):
-    module_in(
-        tmp_path,
-        monkeypatch,
-        "import os, sys\nsys.stderr.write('boom\\n')\nsys.stderr.flush()\nos.abort()\n",
-    )
+    module_in(tmp_path, monkeypatch, "import os\nos.write(2, b'boom\\n')\nos.abort()\n")
     source = cloud_file("simple.las")
     with Decoder(Bounds()) as decoder:
         with pytest.raises(farpoint.CloudFileError, match=r"simple.las: .* \(SIGABRT.*boom"):
@@ -86,16 +80,6 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
             decoder.open(cloud_file("simple.las"), OPTIONS)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
-
-
-def test_a_panic_is_one_line(decoder, tmp_path):
-    data = bytearray(cloud_file("autzen_trim_part.laz").read_bytes())
-    data[-2000:-100] = os.urandom(1900)
-    (tmp_path / "a.laz").write_bytes(data)
-    with pytest.raises(farpoint.CloudFileError) as raised:
-        decoder.open(tmp_path / "a.laz", OPTIONS)
-    assert "\n" not in str(raised.value)
-    assert is_well(decoder)
 
 
 def test_no_process_is_left(decoder):

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from tests.support.clouds import cloud_file
 from tests.support.robots import columns_of, ros_message
 
 import farpoint
@@ -13,14 +12,6 @@ from farpoint.io import read_cloud, write_subset
 
 POINTS = np.random.default_rng(5).normal(size=(200, 3))
 ROWS = np.array([150, 3, 77])
-
-
-def test_e57_of_a_scanner():
-    pytest.importorskip("pye57")
-    cloud = read_cloud(cloud_file("tiny_A4.e57"))
-    assert cloud.points.shape == (4, 3)
-    assert cloud.unit == "metre"
-    assert cloud.points.min(axis=0) == pytest.approx([-44.95, -1.35, -0.61], abs=0.01)
 
 
 def test_e57_of_two_scans_with_poses(tmp_path):

@@ -149,7 +149,7 @@ def bits(values: np.ndarray) -> list[int]:
 
 @given(st.lists(NUMBERS, min_size=1, max_size=60))
 @settings(deadline=None)
-def test_every_number_is_what_float_says(words):
+def test_numbers_have_the_bits_that_float_gives(words):
     expected = bits(np.array([float(word) for word in words]))
     assert bits(parse_table([word.encode() for word in words])[:, 0]) == expected
     assert bits(parse_table([",".join(words).encode()], ",")[0]) == expected
@@ -157,11 +157,11 @@ def test_every_number_is_what_float_says(words):
 
 @given(st.text("0123456789+-.eE_x,infa", min_size=1, max_size=12))
 @settings(deadline=None)
-def test_every_word_is_refused_that_float_refuses(word):
+def test_words_that_float_refuses_are_refused(word):
     try:
         expected = bits(np.array([float(word.replace("_", "x"))]))  # separators are Python's own
     except ValueError:
-        with pytest.raises(ValueError, match="of point 0 is no number"):
+        with pytest.raises(ValueError, match="of point 0 is not a number"):
             parse_table([word.encode()])
     else:
         assert bits(parse_table([word.encode()])[0]) == expected
@@ -170,7 +170,7 @@ def test_every_word_is_refused_that_float_refuses(word):
 def test_the_error_names_the_point():
     lines = [b"1.5 2"] * 40_000
     lines[33_333] = b"1.5.1 2"
-    with pytest.raises(ValueError, match=r"'1\.5\.1' of point 33333 is no number"):
+    with pytest.raises(ValueError, match=r"'1\.5\.1' of point 33333 is not a number"):
         parse_table(lines)
     lines[33_333] = b"1 2 3"
     with pytest.raises(ValueError, match="point 33333 has 3 columns, the first one 2"):

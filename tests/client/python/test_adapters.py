@@ -34,10 +34,8 @@ def frame(values: np.ndarray, columns: list) -> object:
     """A data frame of pandas."""
 
     def columns_of(_: object, key: object) -> SimpleNamespace:
-        names = (
-            [columns.index(name) for name in key] if isinstance(key, list) else columns.index(key)
-        )
-        return SimpleNamespace(to_numpy=lambda: values[:, names])
+        found = [*map(columns.index, key)] if isinstance(key, list) else columns.index(key)
+        return SimpleNamespace(to_numpy=lambda: values[:, found])
 
     return stand_in(
         "pandas.core.frame",
@@ -73,13 +71,9 @@ def check(client, cloud):
     return check
 
 
-def test_a_cloud_of_a_file(client):
+def test_a_cloud_of_a_file(check):
     cloud = farpoint.io.read_cloud(DATA / "plane_strip_rgb_normals.pcd")
-    sample = client.sample(cloud, 20)
-    assert np.array_equal(sample.points, cloud.points[sample.indices])
-    assert sample.attributes.keys() == cloud.attributes.keys()
-    for name, values in cloud.attributes.items():
-        assert np.array_equal(sample.attributes[name], values[sample.indices])
+    check(cloud, cloud.attributes, cloud.points)
 
 
 def test_attributes_of_the_caller_take_the_place_of_the_objects_own(client):
@@ -95,11 +89,6 @@ def test_a_list_of_objects_and_arrays(client, cloud):
     assert np.array_equal(first.indices, second.indices)
     assert np.array_equal(first.attributes["x"], COLORS[first.indices])
     assert second.attributes is None
-
-
-def test_a_stream_of_objects(client, cloud):
-    answers = client.sample_stream([pyg_data(pos=cloud, x=COLORS)] * 2, 5)
-    assert [list(answer.result().attributes) for answer in answers] == [["x"], ["x"]]
 
 
 def test_encode_takes_the_coordinates_alone(cloud):
@@ -126,7 +115,7 @@ def test_pytorch_geometric(check, cloud):
     check(pyg_data(pos=cloud, x=COLORS, y=np.array([3]), edge_index=edges), {"x": COLORS})
 
 
-def test_a_batch_of_pytorch_geometric_is_refused_with_what_to_pass(client, cloud):
+def test_a_batch_of_pytorch_geometric_is_refused_with_the_remedy(client, cloud):
     batch = type(pyg_data(pos=cloud))
     batch.to_data_list = lambda _: []
     with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):

@@ -2,11 +2,12 @@
 
 import array
 import tracemalloc
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
+from tests.support.robots import columns_of, foxglove_message, ros_message
 
 import farpoint
 from farpoint import PackedCloud, PackedField
@@ -30,7 +31,7 @@ def test_a_message_of_ros_is_read_in_place(order, height, gap):
     cloud = PackedCloud.from_ros(message)
     assert np.shares_memory(cloud.data, message.data)
     assert gap or np.shares_memory(cloud.records, message.data)
-    assert len(cloud) == 60
+    assert repr(cloud).endswith(f"(60 points of {cloud.point_step} bytes: x, y, z, ring, normals)")
     np.testing.assert_array_equal(cloud.points, POINTS)
     np.testing.assert_array_equal(cloud.attributes["ring"], RING)
     np.testing.assert_array_equal(cloud.attributes["normals"], NORMALS)
@@ -41,19 +42,6 @@ def test_a_message_of_ros_is_read_in_place(order, height, gap):
     np.testing.assert_array_equal(taken.attributes["normals"], NORMALS[rows])
     assert (taken.fields, taken.point_step) == (cloud.fields, cloud.point_step)
     assert (taken.width, taken.height, len(taken.data)) == (3, 1, 3 * cloud.point_step)
-
-
-def test_a_recorded_message():
-    message = recorded_messages()[0]
-    cloud = PackedCloud.from_ros(message)
-    assert repr(cloud) == (
-        "PackedCloud(2048 points of 48 bytes: "
-        "x, y, z, intensity, t, reflectivity, ring, noise, range)"
-    )
-    assert np.unique(cloud.records["ring"]).tolist() == [0, 16, 32, 48]
-    # 0.001 m is the resolution of the sensor, which gives the distance as well.
-    ranges = np.linalg.norm(cloud.points, axis=1)
-    assert abs(ranges - cloud.attributes["range"] / 1000).max() < 0.05
 
 
 def test_a_message_of_foxglove():
@@ -82,7 +70,7 @@ def test_data_of_any_kind(data):
     np.testing.assert_array_equal(cloud.points, POINTS)
 
 
-def test_what_drivers_write_where_it_means_nothing():
+def test_values_without_a_meaning_are_ignored():
     message = ros_message(columns_of(POINTS))
     message.row_step = 5
     message.fields[0].count = 0
@@ -97,7 +85,7 @@ WRONG = {
     "a type": ({"fields": [SimpleNamespace(name="x", offset=0, datatype=12, count=1)]}, "type 12"),
     "a field": ({"point_step": 8}, "y is in bytes 8 to 11"),
     "data": ({"data": bytes(5)}, "expected 1080 bytes of points, got 5"),
-    "gaps": ({"data": np.zeros((1080, 2), np.uint8)[:, 0]}, "in one piece"),
+    "gaps": ({"data": np.zeros((1080, 2), np.uint8)[:, 0]}, "must be contiguous bytes"),
     "text": ({"data": "points"}, "got str"),
     "row_step": ({"height": 2, "width": 30, "row_step": 539}, "row_step is 539, expected 30"),
     "a sign": ({"width": -1}, "must not be negative"),
@@ -105,7 +93,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_contradicts_itself_is_an_error(case):
+def test_a_contradiction_is_an_error(case):
     changes, error = WRONG[case]
     message = ros_message(columns_of(POINTS))
     for name, value in changes.items():
@@ -142,26 +130,17 @@ def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, err
     assert not server.requests
 
 
-def test_m_and_start_are_checked(client):
-    message = ros_message(columns_of(POINTS), height=3)
-    with pytest.raises(farpoint.InvalidArgumentError, match="1 to the 60 points of cloud 0"):
-        client.sample(message, 61)
-    with pytest.raises(farpoint.InvalidArgumentError, match="a row from 0 to 59"):
-        client.sample(message, 1, start=60)
-
-
 @pytest.mark.parametrize("height", [1, 64])
-@pytest.mark.parametrize("kind", [bytes, bytearray, np.frombuffer, array.array])
+@pytest.mark.parametrize(
+    "kind",
+    [bytes, bytearray, partial(np.frombuffer, dtype=np.uint8), partial(array.array, "B")],
+    ids=["bytes", "bytearray", "numpy", "array"],
+)
 def test_the_payload_is_copied_once_into_the_message(height, kind):
     """Building the request copies none of it; serializing it, which gRPC asks for, copies it."""
     message = ros_message(columns_of(RANDOM.normal(size=(1 << 16, 3))), height=height, gap=4)
     raw = message.data.tobytes()
-    message.data = {
-        bytes: lambda: raw,
-        bytearray: lambda: bytearray(raw),
-        np.frombuffer: lambda: np.frombuffer(raw, np.uint8),
-        array.array: lambda: array.array("B", raw),
-    }[kind]()
+    message.data = kind(raw)
     payload = len(raw) - 4
     tracemalloc.start()
     try:

@@ -58,21 +58,8 @@ async def caller_of(
     await server.stop(None)
 
 
-def answering(data: bytes) -> Behavior:
-    async def answer(_: bytes, __: Any) -> bytes:
-        return data
-
-    return answer
-
-
-def refusing(code: grpc.StatusCode) -> Behavior:
-    """Without a time to retry after."""
-
-    async def refuse(_: bytes, context: Any) -> bytes:
-        await context.abort(code, "full")
-        raise AssertionError
-
-    return refuse
+async def answer(_: bytes, __: Any) -> bytes:
+    return RIGHT.SerializeToString()
 
 
 async def never_answer(_: bytes, __: Any) -> bytes:
@@ -80,20 +67,20 @@ async def never_answer(_: bytes, __: Any) -> bytes:
     raise AssertionError
 
 
-answer = answering(RIGHT.SerializeToString())
-
-
 @pytest.mark.parametrize(
-    ("behavior", "outcome"),
+    ("end", "outcome"),
     [
-        (answer, "answered"),
-        (answering(WRONG.SerializeToString()), "wrong"),
-        (answering(b"\xff"), "wrong"),
-        (refusing(grpc.StatusCode.RESOURCE_EXHAUSTED), "wrong"),
-        (refusing(grpc.StatusCode.UNAVAILABLE), "wrong"),
+        (RIGHT.SerializeToString(), "answered"),
+        (WRONG.SerializeToString(), "wrong"),
+        (b"\xff", "wrong"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "wrong"),  # without a time to retry after
+        (grpc.StatusCode.UNAVAILABLE, "wrong"),
     ],
 )
-async def test_the_end_of_a_call_is_judged(behavior, outcome):
+async def test_the_end_of_a_call_is_judged(end, outcome):
+    async def behavior(_: bytes, context: Any) -> bytes:
+        return end if isinstance(end, bytes) else await context.abort(end, "full")
+
     async with caller_of(behavior) as (caller, tally):
         await caller.call_small()
     assert dict(tally.counts) == {("small", outcome): 1}
@@ -110,24 +97,15 @@ async def test_the_end_of_a_call_is_judged(behavior, outcome):
         ([], "lost"),
     ],
 )
-async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
-    logged, outcome
-):
+async def test_a_call_without_a_status_ended_as_the_server_logged(logged, outcome):
     async with caller_of(never_answer, patience_s=0.2) as (caller, tally):
         await caller.call_small()
     assert not tally.counts
     server = SoakServer()
-    server.ends["0-1", -1].extend(logged)
-    judge_by_log(tally, server)
-    assert dict(tally.counts) == {("small", outcome): 1}
-
-
-def test_a_request_that_the_server_ends_twice_is_doubled():
-    tally, server = Tally(), SoakServer()
-    server.ends["0-1", -1] = ["OK"]
+    server.ends["0-1", -1] = logged
     server.ends["0-2", 3] = ["OK", "OK"]
     judge_by_log(tally, server)
-    assert dict(tally.counts) == {("server", "doubled"): 1}
+    assert dict(tally.counts) == {("small", outcome): 1, ("server", "doubled"): 1}
 
 
 def test_an_answer_without_what_was_asked_for_is_wrong():
@@ -156,11 +134,10 @@ def test_an_answer_without_what_was_asked_for_is_wrong():
 )
 async def test_the_end_of_a_call_over_http_is_judged(status, body, outcome):
     async def answer(reader, writer):
-        while status and (await reader.readuntil(b"\r\n\r\n")):
-            await reader.readexactly(len(CASE.request))
-            writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
-            writer.write(body)
-            break
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(len(CASE.request))
+        head = b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+        writer.write(head + body if status else b"")
         writer.close()
 
     cases = replace(CASES, http=[http_requests(CASE)["connect"]])

@@ -1,12 +1,9 @@
 """Unary calls over HTTP by the Connect protocol: the answers and the errors of gRPC."""
 
-import base64
-
-import grpc
 import numpy as np
 import pytest
 from google.protobuf import json_format
-from tests.support.messages import details, sample_request
+from tests.support.messages import sample_request
 from tests.support.servers.http_caller import HTTP, HttpCaller, raw_call
 from tests.support.servers.server_process import RunningServer
 
@@ -15,7 +12,6 @@ from farpoint.v1 import sampling_pb2 as pb
 CLOUD = np.random.default_rng(5).normal(size=(4000, 3)).astype(np.float32)
 REQUEST = sample_request(CLOUD, 50, return_points=True, return_distances=True)
 SLOW = sample_request(np.zeros((1000, 3), np.float32), 1)
-STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404}
 
 
 @pytest.fixture(scope="module")
@@ -59,43 +55,6 @@ def test_an_answer_is_that_of_grpc_in_either_form(http, stub, method, request_, 
         assert all(same(answer, wanted) for answer in found)
     else:
         assert found == [wanted, wanted]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        sample_request(CLOUD, 5000),
-        sample_request(CLOUD * np.nan, 5),
-        pb.EncodeRequest(points=REQUEST.points, model="unknown"),
-    ],
-)
-def test_an_error_is_that_of_grpc_with_its_details(http, stub, request_):
-    method = "Encode" if isinstance(request_, pb.EncodeRequest) else "Sample"
-    with pytest.raises(grpc.RpcError) as caught:
-        getattr(stub, method)(request_)
-    answer = http.call(method, request_, x_request_id="mine")
-    code = caught.value.code().name
-    assert (answer.status, answer.json["code"]) == (STATUS[code], code.lower())
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["x-request-id"] == "mine"
-    assert answer.json["message"] == caught.value.details()
-    wanted = details(caught.value) if code == "INVALID_ARGUMENT" else []
-    found = answer.json.get("details", [])
-    assert [detail["type"] for detail in found] == [kind.DESCRIPTOR.full_name for kind in wanted]
-    for detail, message in zip(found, wanted, strict=True):
-        packed = base64.b64decode(detail["value"] + "==")
-        assert type(message).FromString(packed) == message
-        assert detail["debug"] == json_format.MessageToDict(message)
-
-
-def test_calls_are_logged_and_counted_as_those_of_grpc(server, http):
-    name = "farpoint_rpcs_total{code=OK,rpc=farpoint.v1.SamplingService/Sample}"
-    before = server.metrics().get(name, 0)
-    assert http.call("Sample", REQUEST, x_request_id="logged").status == 200
-    line = server.wait_for(lambda line: line.get("request_id") == "logged")
-    assert (line["method"], line["status"], line["protocol"]) == ("Sample", "OK", "connect")
-    assert (line["points"], line["samples"]) == (4000, 50)
-    assert server.metrics()[name] == before + 1
 
 
 def test_a_caller_that_leaves_cancels_its_work(start):

@@ -1,4 +1,4 @@
-"""Exported models through `Client.infer` answer as their modules, however they are batched."""
+"""Exported models through `Client.infer` give the answers of their modules in every batch."""
 
 import shutil
 from collections.abc import Iterator
@@ -85,16 +85,6 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
             np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
 
 
-def test_padding_is_in_no_answer(client):
-    clouds = [cloud(n) for n in (9, 1, 64, 33)]
-    answers = client.infer("halves", [{"xyz": points} for points in clouds])
-    for points, answer in zip(clouds, answers, strict=True):
-        assert answer["counts"] == (len(points) + 1) // 2
-        with torch.no_grad():
-            rows, _ = Halves()(torch.from_numpy(points)[None], torch.tensor([len(points)]))
-        np.testing.assert_array_equal(answer["rows"], rows[0, : int(answer["counts"])])
-
-
 def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
     """Some of them share a call."""
     clouds = [cloud(n) for n in RANDOM.integers(1, 400, 40)]
@@ -119,7 +109,7 @@ async def test_the_asyncio_client_gets_the_same(server):
     assert all((answer["pooled"] == one["pooled"]).all() for answer in two)
 
 
-def test_a_program_says_what_it_takes_and_gives(client):
+def test_inputs_and_outputs_of_a_program_are_listed(client):
     models = {model.name: model for model in client.list_models()}
     segmenter = models["segmenter"]
     assert [(t.name, t.scope, t.row_shape) for t in segmenter.inputs] == [
@@ -176,7 +166,7 @@ def test_built_in_sampling_is_a_model_too(client):
     np.testing.assert_array_equal(answer["indices"], client.sample(points, 7).indices)
 
 
-def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
+def test_encode_refuses_exported_models_and_infer_unknown_ones(client):
     with pytest.raises(farpoint.InvalidArgumentError, match="infer runs others"):
         client.encode(cloud(9), model="pool")
     with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):

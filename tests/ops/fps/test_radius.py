@@ -2,15 +2,11 @@
 
 import pytest
 import torch
+from tests.support import reference
 from tests.support.tensors import assert_same
 from torch import Tensor
 
-from farpoint_ops import (
-    farthest_point_sample,
-    farthest_point_sample_ragged,
-    poisson_disk_sample,
-    reference,
-)
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, poisson_disk_sample
 
 
 def radii_to_try(cloud: Tensor) -> list[float]:

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.support import reference
 from tests.support.clouds import street_scan
 from tests.support.tensors import assert_same
 from torch import Tensor
 
-from farpoint_ops import farthest_point_sample, reference
+from farpoint_ops import farthest_point_sample
 
 THREADS = (2, 3, 7)
 cpu_simd = torch.ops.farpoint._cpu_simd

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from tests.support import reference
 from tests.support.tensors import assert_same
 from torch import Tensor
 
-from farpoint_ops import farthest_point_sample, farthest_point_sample_with_distances, reference
+from farpoint_ops import farthest_point_sample, farthest_point_sample_with_distances
 
 
 def matrices(dtype: torch.dtype, n: int = 90) -> Tensor:

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tests.support.clouds import street_scan, ten_scans
+from tests.support import reference
+from tests.support.clouds import ten_scans
 from torch import Tensor
 
-from farpoint_ops import ball_query, farthest_point_sample, knn, nearest_sample, reference
+from farpoint_ops import ball_query, knn, nearest_sample
 
 cpu_simd = torch.ops.farpoint._cpu_simd
 
@@ -73,19 +74,6 @@ def test_every_level_gives_the_same_bits(level: str, points: Tensor) -> None:
     limited = answers(points)
     cpu_simd("")
     assert all(torch.equal(a, b) for a, b in zip(limited, answers(points), strict=True)), level
-
-
-def test_collapsed_sets_of_a_street_scan() -> None:
-    """Each point in one of 4096 collapsed sets, and the sets' radius known another way."""
-    scan = torch.from_numpy(street_scan()[:, :3].copy())[None]
-    idx, radii = farthest_point_sample(scan, 4096, return_distances=True)
-    samples = scan[:, idx[0].long()]
-    assignment, squared = nearest_sample(scan, samples)
-    assert torch.equal(squared.max().sqrt(), radii[0, -1])
-    assert assignment[0, idx[0].long()].tolist() == list(range(4096))
-    some = slice(0, None, 997)
-    expected = reference.nearest_sample(scan[:, some], samples)
-    compare((assignment, squared), expected, some)
 
 
 def test_a_padded_batch_of_scans() -> None:

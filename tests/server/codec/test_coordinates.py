@@ -120,7 +120,7 @@ def test_a_type_that_is_not_in_the_contract_is_named_by_its_number():
             parse_tensor(tensor_pb2.Tensor(data_type=data_type, shape=[0]), "t")
 
 
-def test_rows_are_taken_in_their_type_whatever_it_is():
+def test_rows_keep_their_type():
     values = np.arange(12, dtype="<i2").reshape(4, 3)
     chunks = TensorView(6, (4, 3), values.tobytes()).take(np.array([3, 0], np.int32))
     taken = tensor_pb2.Tensor.FromString(b"".join(chunks))

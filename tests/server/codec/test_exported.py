@@ -4,18 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.support.messages import TYPES
 from tests.support.programs import RAGGED, segmenter_manifest
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint_models.programs import Batching, Manifest
+from farpoint.v1 import sampling_pb2
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.codec.dtypes import dtype_named
 from farpoint_server.codec.open_inference.exported import (
     decode_exported_request,
+    describe_tensor,
     parse_exported_request,
+    serialize_exported_response,
+    tensor_sizes,
 )
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import ModelInput
+from farpoint_server.engine.types import ModelInput, Outcome, ProgramOutput
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(1 << 20, 10_000, 4)
@@ -43,6 +48,57 @@ def request(**changes: object) -> pb.ModelInferRequest:
 def decode(made: pb.ModelInferRequest, manifest: Manifest = SEGMENTER) -> ModelInput:
     message = read_infer_message(made.SerializeToString())
     return decode_exported_request(parse_exported_request(message, manifest, LIMITS), manifest)
+
+
+def test_the_shape_of_a_tensor_begins_with_rows_where_it_has_some():
+    pairs = TensorSpec("pairs", Role.PER_POINT, "int64", ("P", "K", 2))
+    assert tensor_sizes((*SEGMENTER.inputs, SEGMENTER.outputs[2], pairs)) == {
+        "xyz": ("FP32", [-1, 3]),
+        "color": ("FP32", [-1, 2]),
+        "label": ("INT64", []),
+        "logits": ("FP32", [5]),
+        "pairs": ("INT64", [-1, -1, 2]),
+    }
+    assert describe_tensor(pairs) == sampling_pb2.ModelTensor(
+        name="pairs",
+        scope=sampling_pb2.TENSOR_SCOPE_POINT,
+        data_type=TYPES["int64"],
+        row_shape=[-1, 2],
+    )
+
+
+@pytest.mark.parametrize(
+    ("leading", "lengths", "samples", "logits"),
+    [
+        ((2,), [3, 3], (2, 3, 3), (2, 5)),
+        ((2,), [2, 4], (6, 3), (2, 5)),  # numbers that differ lie end to end
+        ((), [6], (6, 3), (5,)),
+    ],
+)
+def test_outputs_have_a_dimension_of_clouds_where_the_points_do(leading, lengths, samples, logits):
+    sent = request(
+        xyz=np.zeros((*leading, 10, 3), np.float32),
+        color=np.zeros((*leading, 10, 2), np.float32),
+        label=np.zeros(leading, np.int64),
+        outputs=["logits", "samples"],
+    )
+    message = read_infer_message(sent.SerializeToString())
+    parsed = parse_exported_request(message, SEGMENTER, LIMITS)
+    rows = np.arange(18, dtype=np.float32).reshape(6, 3)
+    scores = np.arange(5 * len(lengths), dtype=np.float32).reshape(-1, 5)
+    outcome = Outcome(
+        {
+            "samples": ProgramOutput(rows, np.array(lengths)),
+            "logits": ProgramOutput(scores, None),
+        },
+        *(0, 0),
+    )
+    answer = serialize_exported_response(message.request, "m", SEGMENTER, parsed, 0.0, outcome)
+    assert [(o.name, o.datatype, tuple(o.shape)) for o in answer.outputs] == [
+        ("logits", "FP32", logits),
+        ("samples", "FP32", samples),
+    ]
+    assert [*answer.raw_output_contents] == [scores.tobytes(), rows.tobytes()]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +149,14 @@ def test_numbers_become_what_the_model_takes():
     assert (decoded.rows["color"] == 3).all()
     assert decoded.values["label"].dtype == np.int64
     assert decoded.rows["xyz"].shape == (20, 3)
+
+
+def test_a_model_may_take_numbers_that_are_not_finite():
+    inputs = tuple(replace(spec, nonfinite=True) for spec in SEGMENTER.inputs)
+    xyz, color = np.full((2, 10, 3), np.nan, np.float32), np.full((2, 10, 2), np.inf, np.float32)
+    decoded = decode(request(xyz=xyz, color=color), replace(SEGMENTER, inputs=inputs))
+    assert np.isnan(decoded.rows["xyz"]).all()
+    assert np.isinf(decoded.rows["color"]).all()
 
 
 def test_one_cloud_has_no_dimension_of_clouds():

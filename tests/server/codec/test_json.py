@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -46,6 +46,7 @@ def message(*body):
 @pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
 def test_numbers_in_json_are_the_points(data):
     parameters = {"start_index": 4, "priority": 2**63 - 1}
+    assert message(*body(points(shape=[1] * 32, data=[1])))  # as many dimensions as there may be
     read = message(*body(points(data=data), COUNT, id="7", parameters=parameters))
     assert (read.request.model_name, read.request.id) == ("fps", "7")
     parsed = fps.parse_fps_request(read, LIMITS)
@@ -71,7 +72,10 @@ def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
     ("fields", "in_binary"),
     [
         ({}, set()),
-        ({"parameters": {"binary_data_output": True}}, {"indices", "distances"}),
+        (
+            {"parameters": {"binary_data_output": True, "return_timings": True}},
+            {"indices", "distances"},
+        ),
         (
             {
                 "parameters": {"binary_data_output": True},
@@ -94,6 +98,9 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     text, chunks = rest.write_rest_response(read.request, response)
     answered = json.loads(text)
     assert (answered["model_name"], answered["model_version"]) == ("fps", "1")
+    times = {"queue_ms", "compute_ms", "server_ms"}
+    is_timed = "return_timings" in fields.get("parameters", {})
+    assert {*answered.get("parameters", {})} == (times if is_timed else set())
     rest_of = memoryview(b"".join(chunks))
     found = {}
     for output in answered["outputs"]:
@@ -111,9 +118,15 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
 
 
-def test_what_json_cannot_say_is_to_be_asked_for_in_binary():
+def test_numbers_that_json_lacks_need_binary_data():
     request, _ = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
-    for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):
+    many = bytes(rest.MAX_NUMBERS)
+    assert rest.tensor_numbers("features", "INT8", many) == [*many]
+    for datatype, data in (
+        ("FP32", np.float32("nan")),
+        ("BF16", np.uint16(0x7FC0)),
+        ("INT8", np.zeros(len(many) + 1, np.int8)),
+    ):
         response = pb.ModelInferResponse(raw_output_contents=[data.tobytes()])
         response.outputs.add(name="features", datatype=datatype, shape=[1])
         with pytest.raises(InvalidRequestError, match="binary_data") as caught:
@@ -149,7 +162,7 @@ WRONG = {
     "an unknown type": (body(points(datatype="BYTES", data=["x"]))[0], "inputs[0].data"),
     "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
     "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
-    "a shape beyond 64 bits": (body(points(shape=[2**64], data=[]))[0], "inputs[0].shape"),
+    "a shape beyond 64 bits": (body(points(shape=[2**63], data=[]))[0], "inputs[0].shape"),
     "data twice": (body(points(data=[], parameters={"binary_data_size": 0}))[0], "inputs[0].data"),
     "less binary data than it says": (
         body(points(parameters={"binary_data_size": 120}))[0],
@@ -238,9 +251,11 @@ def test_what_no_message_holds_is_named_as_wrong(text):
 
 
 def test_a_message_of_many_values_is_refused_before_it_is_parsed():
-    text = json.dumps({"lengths": [1] * (MAX_FIELDS + 99)})
-    with pytest.raises(InvalidRequestError, match="values"):
-        read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
+    for more, refusal in ((16, nullcontext()), (17, pytest.raises(InvalidRequestError))):
+        # The object and the list count too, and one comma less than numbers.
+        text = json.dumps({"lengths": [1] * (MAX_FIELDS + more - 1)})
+        with refusal:
+            read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
 
 
 def test_a_message_is_what_it_was():

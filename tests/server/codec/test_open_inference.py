@@ -1,8 +1,9 @@
 """Requests of the Open Inference Protocol to the model `fps`: right, wrong and at their bounds."""
 
+import time
+
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pool
 from tests.support.messages import field as wire_field
 
 from farpoint.inference import open_inference_pb2 as pb
@@ -69,11 +70,11 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
 
 def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made = request()
-    made.parameters["start_index"].int64_param = 4
+    made.parameters["start_index"].int64_param = 9
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
     parsed = parse(made)
-    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
+    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([9], True)
 
 
 WRONG = {
@@ -116,6 +117,7 @@ WRONG = {
         "parameters[start_index][0]",
     ),
     "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
+    "a negative start": (with_input("start", np.array([-1])), "inputs[start][0]"),
     "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
     "two starts": (with_input("start", np.array([1]), start_index=1), "parameters[start_index]"),
     "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),
@@ -189,14 +191,7 @@ def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, r
     assert parsed.points.array().tolist() == points.tolist()
 
 
-def test_the_messages_are_in_a_pool_of_their_own():
-    """So that a package with the same protocol can be loaded too, as NVIDIA's client is here."""
-    with pytest.raises(KeyError):
-        descriptor_pool.Default().FindFileByName(pb.DESCRIPTOR.name)
-    assert pb.DESCRIPTOR.pool is not descriptor_pool.Default()
-
-
-def test_a_model_says_what_it_takes_and_gives():
+def test_metadata_lists_inputs_and_outputs():
     described = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
     assert (described.name, list(described.versions), described.platform) == (
         "fps",
@@ -221,22 +216,32 @@ def test_a_model_says_what_it_takes_and_gives():
     ("shape", "count_type", "sizes"), [((6, 3), "INT64", [2]), ((2, 3, 3), "INT32", [2, 1])]
 )
 def test_the_answer_has_the_dimensions_of_the_request(shape, count_type, sizes):
-    outputs = [{"name": "distances"}, {"name": "indices"}]
+    outputs = [{"name": name} for name in ("distances", "indices", "points")]
     made = request(np.arange(18, dtype=np.float32), sizes[-1], shape, id="7", outputs=outputs)
     made.inputs[1].datatype = count_type
     made.raw_input_contents[1] = np.int64(sizes[-1]).tobytes()[: int(count_type[3:]) // 8]
+    for asked in ("return_checksums", "return_timings"):
+        made.parameters[asked].bool_param = True
     decoded = decode_sample_request(fps.parse_fps_request(whole(made), LIMITS))
     samples = Samples(np.array([1, 4], np.int32), np.array([0.5, 2.5], np.float32))
-    answer = fps.serialize_fps_response(made, 0.0, decoded, Outcome(samples, 0, 0))
+    outcome = Outcome(samples, 1.5, 2.5)
+    answer = fps.serialize_fps_response(made, time.monotonic() - 7, decoded, outcome)
     assert (answer.model_name, answer.model_version, answer.id) == ("fps", "1", "7")
     assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
         ("distances", "FP32", sizes),
         ("indices", "INT32", sizes),
+        ("points", "FP32", [*sizes, 3]),
     ]
-    distances, indices = (
+    distances, indices, points = (
         np.frombuffer(raw, dtype).tolist()
-        for raw, dtype in zip(answer.raw_output_contents, ("<f4", "<i4"), strict=True)
+        for raw, dtype in zip(answer.raw_output_contents, ("<f4", "<i4", "<f4"), strict=True)
     )
+    assert points == [3, 4, 5, 12, 13, 14]
+    assert all("crc32c" in output.parameters for output in answer.outputs)
+    phases = ("queue_ms", "compute_ms", "server_ms")
+    queue, compute, server = (answer.parameters[phase].double_param for phase in phases)
+    assert (queue, compute) == (1.5, 2.5)
+    assert 7000 <= server < 60_000
     assert distances == [0.5, 2.5]
     # Rows count from the first of their cloud.
     assert indices == ([1, 4] if len(shape) == 2 else [1, 1])

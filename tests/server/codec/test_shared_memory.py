@@ -1,5 +1,6 @@
 """Shared memory of callers: accepted regions, and reads from them."""
 
+import errno
 import mmap
 import os
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 from tests.support.memory.objects import MemoryObjects
 
+from farpoint.v1 import packed_cloud_pb2, shared_memory_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import shared_memory_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
@@ -16,8 +17,8 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.transport.admission import Admission
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -50,15 +51,7 @@ def message(points: tensor_pb2.Tensor, **fields) -> SampleMessage:
     return SampleMessage(request, None, request.ByteSize())
 
 
-def test_what_the_owner_writes_is_found(regions, made):
-    memory = made(SIZE)
-    name = regions.add(memory)
-    os.pwrite(memory, b"cloud", 100)
-    assert regions.find(place(name, 100), 5, "points").tobytes() == b"cloud"
-    assert regions.size == SIZE
-
-
-def test_a_region_that_is_removed_is_found_no_more_but_stays_with_who_holds_it(regions, made):
+def test_a_removed_region_is_not_found_and_stays_mapped_while_it_is_held(regions, made):
     memory = made(SIZE)
     os.pwrite(memory, b"cloud", 0)
     name = regions.add(memory)
@@ -107,16 +100,34 @@ def test_beyond_the_limit_of_all_regions_a_caller_has_to_wait(regions, made):
     with pytest.raises(OverloadedError, match=f"shares {3 * SIZE} bytes of at most {4 * SIZE}"):
         regions.add(made(2 * SIZE))
     regions.remove(name)
-    regions.add(made(2 * SIZE))
+    regions.add(made(4 * SIZE))
 
 
-@pytest.mark.parametrize("offset", [SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240])
-def test_a_range_beyond_its_region_is_refused(regions, made, offset):
-    name = regions.add(made(SIZE))
-    with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(message(tensor(name, offset)), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory.offset"
-    assert f"240 bytes within the {SIZE} of the region" in str(caught.value)
+@pytest.mark.parametrize(
+    ("change", "field", "text"),
+    [
+        *(
+            ({"region": name}, ".region", "whose connection is open")
+            for name in (b"", b"x", bytes(16), bytes(1000))
+        ),
+        *(
+            ({"offset": offset}, ".offset", f"240 bytes within the {SIZE} of the region")
+            for offset in (SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240)
+        ),
+        (CLOUD.tobytes(), "", "expected nothing but data"),
+        (None, "", "expected data itself in this call"),
+    ],
+)
+def test_what_is_not_within_a_region_of_the_caller_is_refused(regions, made, change, field, text):
+    points = tensor(regions.add(made(SIZE)), 0)
+    if isinstance(change, dict):
+        for name, value in change.items():
+            setattr(points.shared_memory, name, value)
+    elif change:
+        points.data = change
+    with pytest.raises(InvalidRequestError, match=text) as caught:
+        parse_sample_request(message(points), LIMITS, regions if change else None)
+    assert caught.value.field == f"points.shared_memory{field}"
 
 
 def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
@@ -124,27 +135,6 @@ def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
     with pytest.raises(InvalidRequestError) as caught:
         parse_sample_request(message(tensor(name, 0, np.empty((2000, 3)))), LIMITS, regions)
     assert caught.value.field == "points.shape"
-
-
-@pytest.mark.parametrize("name", [b"", b"x", bytes(16), bytes(1000)])
-def test_an_unknown_region_is_refused(regions, made, name):
-    regions.add(made(SIZE))
-    with pytest.raises(InvalidRequestError) as caught:
-        parse_sample_request(message(tensor(name, 0)), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory.region"
-
-
-def test_data_and_a_range_are_one_too_many(regions, made):
-    both = tensor(regions.add(made(SIZE)), 0)
-    both.data = CLOUD.tobytes()
-    with pytest.raises(InvalidRequestError, match="expected nothing but data") as caught:
-        parse_sample_request(message(both), LIMITS, regions)
-    assert caught.value.field == "points.shared_memory"
-
-
-def test_a_call_that_reads_no_shared_memory_says_so(regions, made):
-    with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
-        parse_sample_request(message(tensor(regions.add(made(SIZE)), 0)), LIMITS)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4096])
@@ -157,6 +147,7 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
     np.testing.assert_array_equal(decoded.work.clouds.points, CLOUD)
     np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    assert decoded.request.points.owned() is decoded.request.points  # it needs no other copy
 
 
 def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
@@ -170,6 +161,35 @@ def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
     owned = decode_sample_request(parsed).request
     assert owned.shared_bytes == 0
     np.testing.assert_array_equal(owned.attributes[0][1].array(), np.arange(20))
+
+
+def test_a_packed_cloud_may_be_shared_too_and_is_copied_once_it_is_checked(regions, made):
+    memory = made(SIZE)
+    os.pwrite(memory, CLOUD.tobytes(), 8)
+    cloud = packed_cloud_pb2.PackedCloud(
+        fields=[{"name": n, "offset": 4 * i, "data_type": 1} for i, n in enumerate("xyz")],
+        shared_memory=place(regions.add(memory), 8),
+        **{"width": 20, "height": 1, "point_step": 12},
+    )
+    sent = pb.SampleRequest(packed_cloud=cloud, sample_counts=[1])
+    parsed = parse_sample_request(SampleMessage(sent, None, 100), LIMITS, regions)
+    assert parsed.shared_bytes == 240
+    decoded = decode_sample_request(parsed)
+    os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), 8)
+    np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
+    with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
+        parse_sample_request(SampleMessage(sent, None, 100), LIMITS)
+    with pytest.raises(InvalidRequestError, match="expected nothing but data"):
+        parse_sample_request(SampleMessage(sent, b"data", 100), LIMITS, regions)
+
+
+def test_memory_that_cannot_be_mapped_now_is_an_overload(regions, made, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(mmap, "mmap", fail)
+    with pytest.raises(OverloadedError, match="cannot be mapped: no memory"):
+        regions.add(made(SIZE))
 
 
 async def test_what_a_request_refers_to_counts_in_flight(regions, made):

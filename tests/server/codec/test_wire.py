@@ -26,7 +26,7 @@ from farpoint_server.codec.tensors import (
     MAX_PACKED_FIELDS,
     RequestLimits,
 )
-from farpoint_server.codec.wire_limits import Bound, check_limits, limits_of
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=200, clouds=9)
@@ -106,7 +106,7 @@ def read(function, raw: bytes, *options):
 
 
 def whole(read: SampleMessage) -> pb.SampleRequest:
-    """With what was cut out put back."""
+    """The message with its data put back."""
     request = pb.SampleRequest()
     request.CopyFrom(read.request)
     if read.points_data is not None:
@@ -116,7 +116,7 @@ def whole(read: SampleMessage) -> pb.SampleRequest:
 
 
 @pytest.mark.usefixtures("split_everything")
-def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong():
+def test_damaged_requests_are_read_as_protobuf_reads_them():
     chance = random.Random(5)
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
     for i in range(FUZZ_INPUTS):
@@ -140,7 +140,7 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
 
 
 @pytest.mark.usefixtures("split_everything")
-def test_damaged_messages_of_streams_mean_what_protobuf_says():
+def test_damaged_messages_of_streams_are_read_as_protobuf_reads_them():
     chance = random.Random(6)
     seeds = [
         pb.SampleStreamRequest(request=message(20), mode=2).SerializeToString(),
@@ -309,62 +309,3 @@ def test_every_reader_checks_what_is_large(reader):
 def test_a_small_message_is_left_to_protobuf():
     raw = field(2, b"\1" * 99)
     assert wire.read_message(raw, pb.SampleRequest, check=None).lengths == [1] * 99
-
-
-BOUND = {
-    1: Bound("points", inside={2: Bound("shape", numbers=1)}),
-    2: Bound("lengths", numbers=1),
-    7: Bound("attributes", 3, inside={2: Bound("values", inside={2: Bound("shape", numbers=1)})}),
-}
-
-
-def test_whatever_passes_has_no_more_parts_than_it_may_have():
-    """For damaged messages, whose boundaries must be seen where protobuf sees them."""
-    chance = random.Random(3)
-    tensor = field(2, bytes(range(1, 5))) + b"\x10\x81\0" + field(3, b"data")
-    seed = field(1, tensor) + field(2, b"\1\2\3\4\5") + field(7, field(2, tensor)) * 3
-    seed += b"\xf3\1" + b"\x10\1" + b"\xf4\1" + b"\x28\1"
-    outcomes = {"refused": 0, "no message": 0, "passed": 0}
-    for _ in range(FUZZ_INPUTS):
-        raw = bytearray(seed)
-        for _ in range(chance.randrange(4)):
-            at = chance.randrange(len(raw))
-            if chance.random() < 0.5:
-                raw[at] = chance.choice((0, 1, 2, 8, 10, 16, 18, 58, 128, 129, 255))
-            else:
-                raw[at:at] = raw[at : at + chance.randrange(20)]
-        outcomes[outcome(bytes(raw))] += 1
-    assert min(outcomes.values()) > FUZZ_INPUTS // 20, outcomes
-
-
-def outcome(raw: bytes) -> str:
-    try:
-        check_limits(memoryview(raw), BOUND)
-    except InvalidRequestError:
-        return "refused"
-    except DecodeError:
-        with pytest.raises(DecodeError):
-            pb.SampleRequest.FromString(raw)
-        return "no message"
-    try:
-        request = pb.SampleRequest.FromString(raw)
-    except DecodeError:
-        return "no message"
-    assert len(request.lengths) <= 10, raw
-    assert len(request.points.shape) <= 10, raw
-    assert len(request.attributes) <= 3, raw
-    assert all(len(a.values.shape) <= 10 for a in request.attributes), raw
-    return "passed"
-
-
-def test_typed_contents_are_the_bytes_that_arrived():
-    made = oi.ModelInferRequest(model_name="fps")
-    made.inputs.add(name="points").contents.fp32_contents.extend([0.5] * 5000)
-    raw = made.SerializeToString()
-    message = read_infer_message(raw)
-    name, data = message.typed[0]
-    assert (name, len(data)) == ("fp32_contents", 20_000)
-    assert isinstance(data, memoryview)
-    assert data.obj is raw
-    assert message.request.inputs[0].name == "points"
-    assert message.request.ByteSize() < 100

@@ -1,4 +1,4 @@
-"""Engines on a CPU: batches, their threads, work on the event loop, long work in the background."""
+"""Engines: batches, threads, work on the event loop and in the background; two batches on a GPU."""
 
 import asyncio
 import gc
@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 import torch
 from tests.support.fake_device import FakeDevice
-from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.memory.fake_allocator import MIB, FakeAllocator
 from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
 
 from farpoint_server.engine import devices
-from farpoint_server.engine.engine import NICENESS, Engine, EngineThread, background_threads
+from farpoint_server.engine.engine import NICENESS, Engine, EngineThread
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds
-from farpoint_server.errors import StartError, clear_tracebacks
+from farpoint_server.errors import DeviceFailedError, OverloadedError, StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
-from farpoint_server.memory.policy import Options, Thresholds
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.snapshot import Reason
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -36,7 +37,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.gate = Gate()
-        self.memory = manager_of(CPU, Options(), self.gate)
+        self.memory = manager_of(CPU, self.gate)
         self.long = Engine(CPU, 1, self.memory, is_background=True)
         self.short = Engine(CPU, 1, self.memory, background=self.long)
 
@@ -56,7 +57,7 @@ def gate():
 
 @pytest.fixture
 async def engine(gate):
-    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
+    engine = Engine(CPU, 1, manager_of(CPU, gate), cores=2)
     await engine.start()
     yield engine
     engine.stop()
@@ -102,18 +103,6 @@ def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
 
 
-def test_a_missing_device_is_an_error_with_the_reason():
-    with pytest.raises(StartError, match="--device cuda:99: torch"):
-        devices.resolve("cuda:99")
-
-
-def test_auto_is_cuda_where_it_works_and_cpu_elsewhere():
-    has_cuda = torch.cuda.is_available()
-    assert devices.resolve("auto").type in (("cuda", "cpu") if has_cuda else ("cpu",))
-    assert str(devices.resolve("cpu")) == "cpu"
-    assert "cores" in devices.describe(torch.device("cpu"))
-
-
 @pytest.fixture
 def thread():
     thread = EngineThread("engine", lambda: None)
@@ -129,22 +118,6 @@ class Work:
 
     def fail(self) -> str:
         raise ValueError("failed")
-
-
-async def test_functions_run_in_order_on_one_thread_that_was_prepared_first():
-    ran = []
-    thread = EngineThread("engine", lambda: ran.append(threading.get_ident()))
-    names = await asyncio.gather(*(thread.call(threading.get_ident) for _ in range(3)))
-    assert set(names) == set(ran)
-    assert len(ran) == 1
-    thread.stop()
-
-
-async def test_what_a_function_raises_is_raised_to_its_caller_alone(thread):
-    failed, served = thread.call(Work().fail), thread.call(Work().done)
-    with pytest.raises(ValueError, match="failed"):
-        await failed
-    assert await served == "done"
 
 
 async def test_a_function_that_is_given_up_before_its_turn_does_not_run(thread):
@@ -276,13 +249,6 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert inherited == [lower]
 
 
-@pytest.mark.parametrize(
-    ("lowered", "threads", "expected"), [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)]
-)
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
-    assert background_threads(threads, lowered=lowered) == expected
-
-
 async def test_nothing_is_run_inline_in_the_background(pair):
     assert pair.long.run_inline_if_idle(SampleWork(clouds(10))) is None
     assert pair.short.run_inline_if_idle(SampleWork(clouds(10))) is not None
@@ -373,3 +339,124 @@ async def test_a_batch_alone_has_all_cores_and_two_share_them():
     await engine.run(WatchedBatch([clouds(10)], count))
     assert threads == [4, 2, 4]
     engine.stop()
+
+
+class OnDevice:
+    """An engine whose pipeline leads to a fake device, and whose memory is a fake one."""
+
+    def __init__(self, device: FakeDevice, total: int = 1 << 30, *, bounded: bool = False) -> None:
+        self.device = device
+        self.allocator = FakeAllocator(total)
+        self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
+        self.pipeline = Pipeline(device, self.memory.hold)
+        self.engine = Engine(CPU, 1, self.memory, self.pipeline)
+
+
+@pytest.fixture
+async def on_device():
+    made: list[OnDevice] = []
+
+    def make(device: FakeDevice | None = None, **options: object) -> OnDevice:
+        made.append(OnDevice(device or FakeDevice(), **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.engine.stop()
+
+
+async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.COMPUTE)
+    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
+    await until(lambda: here.pipeline.in_flight)
+    assert await here.engine.call(lambda: here.memory.trim_if_idle(0)) is None
+    here.device.resume(DeviceStream.COMPUTE)
+    await running
+    await until(lambda: not here.pipeline.in_flight)
+    assert here.device.pinned_sizes
+    trim = await here.engine.call(lambda: here.memory.trim_if_idle(0))
+    assert trim.reason is Reason.REQUEST
+    assert not here.device.pinned_sizes, "pinned buffers are given back before the host is trimmed"
+
+
+async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.DOWNLOAD)
+    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
+    await until(lambda: here.pipeline.in_flight)
+    trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
+    await asyncio.sleep(0.02)
+    assert not trimming.done()
+    here.device.resume(DeviceStream.DOWNLOAD)
+    assert (await trimming).reason is Reason.REQUEST
+    await running
+
+
+async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, engine):
+    """While another batch is on its way, too; the first request is cut into clouds."""
+    requests = [clouds(70, 50, 60, with_distances=True), clouds(90), clouds(10, 60)]
+    here = on_device(FakeDevice(most_bytes=2048))
+    answers = await asyncio.gather(*(here.engine.run(SampleBatch(requests)) for _ in range(2)))
+    expected = await engine.run(SampleBatch(requests))
+    for answer in answers:
+        for got, wanted in zip(answer, expected, strict=True):
+            np.testing.assert_array_equal(got.rows, wanted.rows)
+            np.testing.assert_array_equal(got.distances, wanted.distances)
+    assert here.memory.snapshot.oom_count == 2
+    (refused,) = await here.engine.run(SampleBatch([clouds(400)]))
+    assert isinstance(refused, OverloadedError)
+    assert not here.device.races
+
+
+async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
+    """Predicted to fit alone and not with another, it is neither cut nor refused."""
+    small, large = clouds(1000), clouds(100_000)
+    here = on_device(total=48 * MIB, bounded=True)
+    here.allocator.allocate(40 * MIB)
+    here.device.pause(DeviceStream.DOWNLOAD)
+    first = asyncio.create_task(here.engine.run(SampleBatch([small])))
+    await until(lambda: here.pipeline.in_flight)
+    second = asyncio.create_task(here.engine.run(SampleBatch([large])))
+    await asyncio.sleep(0.02)
+    assert here.pipeline.in_flight == 1
+    here.device.resume(DeviceStream.DOWNLOAD)
+    (answer,), (other,) = await second, await first
+    assert (len(answer.rows), len(other.rows)) == (33_333, 333)
+
+
+async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_device):
+    here = on_device(FakeDevice(hurry=1))
+    batch = SampleBatch([clouds(100), clouds(100)])
+    batch.cancel(0)
+    batch.cancel(1)
+    await here.engine.run(batch)
+    assert here.device.log == ["upload"]
+
+
+async def test_a_device_that_fails_later_is_lost(on_device):
+    here = on_device()
+
+    def refuse(what: str) -> None:
+        if what == "synchronize":
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    here.device.refuse = refuse
+    for _ in range(2):
+        with pytest.raises(DeviceFailedError):
+            await here.engine.run(SampleBatch([clouds(10)]))
+    assert here.memory.is_lost
+    assert not here.memory.snapshot.healthy
+
+
+async def test_a_caller_who_leaves_keeps_no_transfer_from_completing(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.COMPUTE)
+    tasks = [asyncio.create_task(here.engine.run(SampleBatch([clouds(100)]))) for _ in range(2)]
+    await until(lambda: here.pipeline.in_flight == 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    here.device.resume(DeviceStream.COMPUTE)
+    await until(lambda: not here.pipeline.in_flight)
+    assert len(await here.engine.run(SampleBatch([clouds(100)]))) == 1

@@ -99,18 +99,6 @@ async def test_a_lost_device_is_published_once_and_for_good(world):
     assert await world.monitor.trim(world.engine, force=False) is None
 
 
-async def test_a_poll_that_fails_is_reported_and_the_next_one_trims(world):
-    world.simulation.run(one("a", 900))
-    error = RuntimeError("a bug")
-    world.engine.errors = [error]
-    world.monitor.start()
-    world.simulation.clock.now += 31
-    await until(lambda: world.simulation.trims("idle"))
-    (reported,) = world.reported
-    assert (reported["device"], reported["exc_info"]) == ("fake:0", error)
-    assert world.published == []
-
-
 async def test_a_monitor_whose_polls_keep_failing_gives_up_and_is_not_healthy(world):
     world.engine.errors = [RuntimeError(f"bug {number}") for number in range(1000)]
     world.monitor.start()
@@ -128,17 +116,6 @@ async def test_failures_with_a_good_poll_between_them_change_nothing(world):
         await until(lambda reports=reports: len(world.reported) > reports)
         await until(lambda taken=taken: world.engine.memory.snapshot is not taken)
     assert world.published == []
-
-
-async def test_a_lost_device_ends_the_server_when_health_cannot_be_published(world):
-    def fail(_healthy: bool) -> None:
-        raise RuntimeError("no listener")
-
-    world.on_health = fail
-    world.engine.errors = [torch.AcceleratorError("CUDA error: unspecified launch failure")]
-    world.monitor.start()
-    assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
-    assert world.reported[-1]["exc_info"].args == ("no listener",)
 
 
 async def test_a_server_is_lost_only_with_its_last_device():

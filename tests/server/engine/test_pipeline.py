@@ -3,13 +3,11 @@
 from contextlib import contextmanager
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.fake_device import FakeDevice, FakeEvent, Race
+from tests.support.fake_device import FakeDevice
 
-from farpoint_server.engine.transfer.buffers import MIN_BYTES, PinnedBufferPool
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
 from farpoint_server.memory.gate import Gate
@@ -150,65 +148,3 @@ def test_buffers_are_used_again_and_given_back_when_asked():
     trip.pipeline.give_back()
     assert trip.device.pinned_sizes == []
     trip.end()
-
-
-def test_what_the_device_reports_later_reaches_the_one_who_waits():
-    trip = Trip(FakeDevice())
-
-    def refuse(what: str) -> None:
-        if what == "synchronize":
-            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-
-    trip.device.refuse = refuse
-    answer = trip.run(batch(10))
-    with pytest.raises(torch.AcceleratorError):
-        answer.result(LONG_S)
-    trip.pipeline.wait(0)
-    assert trip.gate.readers == 0
-
-
-class Careless(FakeDevice):
-    """Forgets one of the ties between the streams."""
-
-    def __init__(self, forgotten: DeviceStream) -> None:
-        super().__init__(hurry=0)
-        self.forgotten = forgotten
-
-    def wait(self, stream: DeviceStream, event: FakeEvent) -> None:
-        if stream is not self.forgotten:
-            super().wait(stream, event)
-
-
-@pytest.mark.parametrize("forgotten", [DeviceStream.COMPUTE, DeviceStream.DOWNLOAD])
-def test_the_fake_device_notices_a_tie_that_is_missing(forgotten):
-    trip = Trip(Careless(forgotten))
-    others = {
-        DeviceStream.COMPUTE: DeviceStream.UPLOAD,
-        DeviceStream.DOWNLOAD: DeviceStream.COMPUTE,
-    }
-    trip.device.pause(others[forgotten])
-    trip.run(batch(10))
-    with pytest.raises(Race):
-        trip.device.settle()
-
-
-@given(st.lists(st.one_of(st.integers(0, 1 << 22), st.just("back"), st.just("clear"))))
-def test_there_are_never_more_than_allowed_and_none_is_given_out_twice(steps):
-    buffers = PinnedBufferPool(lambda _: bytearray(1), most=4)
-    in_use = []
-    for step in steps:
-        if step == "back":
-            if in_use:
-                buffers.give_back(in_use.pop(0))
-        elif step == "clear":
-            buffers.clear()
-            assert (buffers.idle_bytes, buffers.count) == (0, len(in_use))
-        elif len(in_use) == 4:
-            with pytest.raises(RuntimeError, match="at most 4"):
-                buffers.take(step)
-        else:
-            in_use.append(buffers.take(step))
-            assert in_use[-1].size >= max(step, MIN_BYTES)
-            assert in_use[-1].size.bit_count() == 1
-        assert len({id(buffer.memory) for buffer in in_use}) == len(in_use)
-        assert buffers.count <= 4

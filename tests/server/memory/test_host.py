@@ -11,9 +11,9 @@ from tests.support.memory.fake_allocator import FakeAllocator
 
 from farpoint_server.memory import environment, host
 from farpoint_server.memory.cuda import read_stats
-from farpoint_server.memory.host import Glibc, Heap, HeapUse, UnknownMalloc, machine_headroom
+from farpoint_server.memory.host import Glibc, Heap, HeapUse, machine_headroom
 from farpoint_server.memory.policy import Thresholds, TrimPolicy
-from farpoint_server.memory.snapshot import Headroom, Reason, Stats
+from farpoint_server.memory.snapshot import Headroom, Reason
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
@@ -87,27 +87,19 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
         pool.submit(check_freed_memory).result()
 
 
-def test_memory_that_others_free_while_a_trim_runs_goes_with_it(malloc):
-    tended = Heap(malloc, malloc.anonymous)
-    malloc.free(30 * MIB)
-    malloc.events = [lambda: malloc.free(20 * MIB)]
-    tended.trim()
-    assert (malloc.cached, tended.stats().releasable) == (0, 0)
-
-
 def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
-    tended = Heap(malloc, malloc.anonymous)
+    heap = Heap(malloc, malloc.anonymous)
     malloc.free(30 * MIB)
-    before = tended.stats()
+    before = heap.stats()
     malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
-    tended.trim()
-    left = tended.stats()
+    heap.trim()
+    left = heap.stats()
     assert left.releasable == 20 * MIB
     policy = TrimPolicy(Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB))
     policy.trimmed(10, Reason.IDLE, before, left, ROOM)
     assert policy.decide(12, left, ROOM, waiting=0, last_work=0) is Reason.IDLE
-    tended.trim()
-    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+    heap.trim()
+    assert (malloc.cached, heap.stats().releasable) == (0, 0)
 
 
 def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
@@ -147,12 +139,6 @@ def test_a_malloc_other_than_glibcs_is_left_alone(library):
     assert (malloc.use().used, malloc.use().free) == (0, 0)
     assert malloc.set_options({}) == {}
     malloc.trim()
-
-
-def test_a_heap_that_cannot_be_asked_holds_nothing():
-    heap = Heap(UnknownMalloc())
-    heap.trim()
-    assert heap.stats() == Stats()
 
 
 class Library:
@@ -208,6 +194,7 @@ def test_native_segments_release_what_is_neither_active_nor_split():
     assert (stats.host_reserved, stats.host_releasable) == (64, 48)
     assert (stats.segments, stats.retries, stats.ooms) == (7, 1, 2)
     assert (stats.device_frees, stats.stream_syncs) == (3, 4)
+    assert read_stats({}, HOST, expandable=False, heap_releasable=1000).host_releasable == 1048
 
 
 def test_expandable_segments_release_all_that_is_idle():
@@ -215,30 +202,25 @@ def test_expandable_segments_release_all_that_is_idle():
     assert (stats.releasable, stats.split, stats.fragmentation) == (900, 0, 0)
 
 
-def test_missing_keys_count_as_zero_and_the_heap_as_host_memory():
-    assert read_stats({}, {}, expandable=False) == Stats()
-    assert read_stats({}, HOST, expandable=False, heap_releasable=1000).host_releasable == 1048
-
-
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 
 def test_what_is_chosen_is_one_variable():
     environ = {"PATH": "/bin"}
-    value = environment.settle(environ, expandable=False)
+    value = environment.configure(environ)
     assert environ == {"PATH": "/bin", NEW: value}
     options = environment.parse(value)
-    assert not environment.is_expandable(options)
+    assert not environment.is_expandable(environ)
     assert not options.keys() & environment.FORBIDDEN.keys()
 
 
 @pytest.mark.parametrize("name", [NEW, OLD])
 def test_the_operator_wins_under_either_name(name):
     environ = {name: "roundup_power2_divisions:[256:1,>:4], expandable_segments:True"}
-    options = environment.parse(environment.settle(environ, expandable=False))
+    options = environment.parse(environment.configure(environ))
     assert list(environ) == [NEW]
     assert options["roundup_power2_divisions"] == "[256:1,>:4]"
-    assert environment.is_expandable(options)
+    assert environment.is_expandable(environ)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +234,7 @@ def test_the_operator_wins_under_either_name(name):
 )
 def test_what_the_promise_cannot_stand_is_refused(environ, message):
     with pytest.raises(environment.AllocatorOptionError, match=message):
-        environment.settle(environ, expandable=False)
+        environment.configure(environ)
 
 
 def test_a_trim_in_flight_or_in_capture_is_an_error():

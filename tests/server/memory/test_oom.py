@@ -38,25 +38,11 @@ def test_the_request_that_never_fits_fails_alone(bad):
     assert not simulation.tensors
 
 
-def test_a_request_is_cut_down_to_single_clouds():
-    simulation = Simulation(total=GIB)
-    assert simulation.run(Request("a", (600 * MIB,) * 3)) == ["a.0+a.1.0+a.1.1"]
-    assert simulation.run(one("next", 900)) == ["next"]
-
-
 def test_no_part_of_a_request_is_worked_on_once_another_has_failed():
     simulation = Simulation(total=GIB)
     (answer,) = simulation.run(Request("a", (2 * GIB, MIB, MIB, MIB)))
     assert isinstance(answer, OutOfMemory)
     assert simulation.allocator.allocations == 6, "the whole, its half and its quarter, twice each"
-
-
-def test_the_cache_is_given_back_before_the_second_attempt():
-    simulation = Simulation(total=100 * MIB)
-    simulation.run(one("a", 60))
-    simulation.allocator.fail_at = {2}
-    simulation.run(one("b", 60))
-    assert [trim["reason"] for trim in simulation.trims("out_of_memory")] == ["out_of_memory"]
 
 
 def test_memory_in_reference_cycles_is_free_before_the_second_attempt():

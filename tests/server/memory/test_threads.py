@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,12 +11,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-import torch
 from tests.support.memory.simulation import GIB, Simulation, one
 
 from farpoint_server import memory
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.oom import TooLarge
 
 
 def insist(gate: Gate, timeout_s: float) -> bool:
@@ -65,34 +62,6 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
         assert gate.enter()
         gate.leave()
     assert gate.readers == 0
-
-
-def test_batches_never_starve_under_trims_that_do_not_stop():
-    gate, stop = Gate(), threading.Event()
-    overlaps: list[int] = []
-
-    def trim() -> None:
-        while not stop.is_set():
-            with gate.exclusive() as entered:
-                if entered and gate.readers:
-                    overlaps.append(gate.readers)
-            stop.wait(0)
-
-    def batches() -> None:
-        for _ in range(50):
-            with gate.reading():
-                pass
-
-    with ThreadPoolExecutor(3) as threads:
-        trims = threads.submit(trim)
-        readers = [threads.submit(batches) for _ in range(2)]
-        try:
-            for reader in readers:
-                reader.result(30)
-        finally:
-            stop.set()
-        trims.result(30)
-    assert not overlaps
 
 
 @pytest.mark.parametrize("how", ["enter", "hold_shared"])
@@ -158,36 +127,6 @@ def interrupted(work: Callable[[], object], at: int, meanwhile: Callable[[], obj
     return True
 
 
-def test_no_refusal_is_lost_between_the_event_loop_and_the_thread_of_the_engine():
-    simulation = Simulation(total=GIB, bounded=True)
-    at = 0
-    while interrupted(lambda: check(simulation), at, lambda: check(simulation)):
-        at += 1
-    assert at > 10
-    simulation.allocator.others = GIB
-    simulation.clock.now += 1
-    simulation.run(one("refused by the engine", 200))
-    assert simulation.manager.snapshot.refused == 2 * at + 1 + 1
-
-
-def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
-    lost = torch.AcceleratorError("CUDA error: unspecified launch failure")
-    at, goes_on = 0, True
-    while goes_on:
-        manager = Simulation().manager
-        goes_on = interrupted(
-            partial(manager.poll, 0), at, lambda manager=manager: manager.failed(lost)
-        )
-        assert manager.snapshot.healthy is not goes_on
-        at += 1
-    assert at > 10
-
-
-def check(simulation: Simulation) -> None:
-    with pytest.raises(TooLarge):
-        simulation.manager.check(2 * GIB)
-
-
 def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():
     """Neither is refused or cut, and the memory of both is given back by the next trim."""
     at, goes_on = 0, True
@@ -205,27 +144,3 @@ def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():
         assert simulation.allocator.stats().reserved == 0
         at += 7
     assert at > 100
-
-
-def test_a_batch_that_does_not_fit_with_that_of_the_other_lane_waits_for_it():
-    simulation = Simulation(total=GIB, bounded=True)
-    inside, go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        simulation.meanwhile = lambda: None
-        inside.set()
-        assert go.wait(30)
-
-    simulation.meanwhile = hold
-    with ThreadPoolExecutor(2) as threads:
-        long = threads.submit(simulation.run, one("long", 700))
-        assert inside.wait(30)
-        small = threads.submit(simulation.run, one("small", 100))
-        assert small.result(30) == ["small"]
-        short = threads.submit(simulation.run, one("short", 600))
-        while not simulation.gate.waiting:
-            time.sleep(0.001)
-        assert not short.done()
-        go.set()
-        assert (long.result(30), short.result(30)) == (["long"], ["short"])
-    assert simulation.manager.snapshot.refused == 0

@@ -18,7 +18,7 @@ from farpoint_server.errors import InvalidRequestError, NotFoundError, Overloade
 from farpoint_server.models import loading as module
 from farpoint_server.models import trial
 from farpoint_server.models.forward import EncodeWork
-from farpoint_server.models.registry import DEFAULT_NAME, Registry
+from farpoint_server.models.registry import Registry
 from farpoint_server.models.trial import try_program
 from farpoint_server.transport.health import Health
 
@@ -57,7 +57,7 @@ async def registry(engine, health):
 
 @pytest.fixture
 def before_warm_up(monkeypatch):
-    """Has a function run before each model is warmed up."""
+    """Runs a function before each model is warmed up."""
     warm_up = module.WarmUp.run
 
     def use(before):
@@ -82,11 +82,6 @@ async def test_a_model_is_ready_only_once_it_is_warm(registry, health, path, bef
     may_warm_up.set()
     assert await loading is registry.get("tiny")
     assert health.knows("tiny")
-
-
-async def test_the_weights_that_come_with_the_server_are_the_default(registry):
-    await registry.load_all(["default"])
-    assert registry.encoder("").name == DEFAULT_NAME
 
 
 async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, batcher, path):

@@ -69,9 +69,10 @@ def test_the_end_does_not_wait_for_a_process_that_stays(output):
     assert lines() == []
 
 
-def test_a_line_without_an_end_is_cut(output):
+def test_a_line_without_an_end_is_cut(output, monkeypatch):
+    monkeypatch.setattr("farpoint_server.processes.log.MAX_LINE", 8)
     descriptor, lines = output
-    merger = LogMerger(descriptor, max_line=8)
+    merger = LogMerger(descriptor)
     endless = merger.open()
     os.write(endless, b"a" * 9)
     os.close(endless)

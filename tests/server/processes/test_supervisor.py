@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, on_end_signals
+from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.supervisor import (
@@ -58,7 +58,7 @@ time.sleep(1000)
 
 
 # Seconds become hundredths. A stand-in on a busy machine may be late.
-HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, sick=3, patience_s=-4.5, pause_s=0.01)
+HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, unhealthy=3, pause_s=0.01)
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ def run(tmp_path, monkeypatch):
     A process that has no more acts repeats the last one.
     """
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
+    monkeypatch.setattr("farpoint_server.processes.child.PATIENCE_S", 0)
 
     @asynccontextmanager
     async def starter(*acts: str, limits: Limits = HASTY):
@@ -76,7 +77,7 @@ def run(tmp_path, monkeypatch):
         merger = LogMerger(sys.stderr.fileno())
         ports = Ports(
             Settings(
-                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=5
+                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=0.5
             )
         )
         with capture_logs() as log:
@@ -149,8 +150,10 @@ async def test_a_hangup_is_a_signal_unless_nohup_has_it_ignored(hangup, expected
 
 
 async def test_a_signal_ends_the_wait_before_a_replacement(run):
-    async with run("serve", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
-        await wait_for(log, "process ended", process=1)
+    async with run("dies", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
+        await wait_for(log, "process ended", 2)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(wait_for(log, "process ended", 3), 1)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
@@ -165,7 +168,7 @@ async def test_a_process_that_does_not_drain_in_time_is_killed(run):
 
 def test_a_drain_has_the_time_of_the_settings_and_some_patience():
     settings = Settings(drain_grace_s=20, drain_timeout_s=300)
-    assert Limits().drain_s(settings) == 330
+    assert drain_s(settings) == 330
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ def test_a_process_is_replaced_at_once_or_if_it_did_not_live_later_and_later(
 
 async def test_a_process_that_ends_again_and_again_is_replaced_each_time(run):
     async with run("serve", "dies") as (_, log):
-        ends = await wait_for(log, "process ended", 4, process=1, served=True)
+        ends = await wait_for(log, "process ended", 6, process=1, served=True)
         assert len({line["pid"] for line in ends}) == len(ends)
 
 
@@ -240,7 +243,7 @@ HEALTHY, SICK = ({"event": "beat", "serving": serving} for serving in (True, Fal
     [
         ([], [ALIVE, SICK], 300, "process did not start in time"),
         ([WARM, READY], [], 3, "process does not answer"),
-        ([WARM, READY], [ALIVE], 60, "process does not answer"),
+        ([WARM, READY, HEALTHY], [ALIVE], 60, "process does not answer"),
         ([WARM, READY], [ALIVE, SICK], 30, "process is not healthy"),
         ([WARM], [ALIVE, SICK], 1000, None),  # it waits for the others
         ([WARM, READY], [ALIVE, HEALTHY], 1000, None),
@@ -251,11 +254,11 @@ def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
 ):
     child = Child(0, Limits())
     for message in before:
-        child.hear(message)
+        child.receive(message)
 
     def check():
         for message in each:
-            child.hear(message)
+            child.receive(message)
         return child.check()
 
     assert {check() for _ in range(allowed)} == {None}
@@ -263,13 +266,13 @@ def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
 
 
 def test_one_sign_of_life_or_health_begins_all_counts_anew():
-    child = Child(0, Limits(frozen=2, stuck=2, sick=2))
-    child.hear(WARM)
-    child.hear(READY)
+    child = Child(0, Limits(frozen=2, stuck=2, unhealthy=2))
+    child.receive(WARM)
+    child.receive(READY)
     for _ in range(3):
         assert child.check() is child.check() is None
         for message in (HEALTHY, SICK, SICK):
-            child.hear(message)
+            child.receive(message)
     assert [child.check() for _ in range(3)] == [None, None, "process does not answer"]
 
 

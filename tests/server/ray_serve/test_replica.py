@@ -146,8 +146,8 @@ async def test_health_answers_for_the_replica(replica):
         await replica.check_health()
 
 
-async def test_a_bug_is_internal_and_says_nothing_more(replica):
-    """Here a method that the replica does not serve, which its proxies do not know."""
+async def test_a_bug_is_internal_without_its_text(replica):
+    """The bug is a method that the replica does not serve."""
     admin = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
     ray = RayContext(x_request_id="mine")
     answers = replica.answers(admin.methods_by_name["GetMemory"], aiter_of(b""), ray)

@@ -8,14 +8,11 @@ from operator import attrgetter
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import MS, Clock, GatedEngine, settle
 
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.transfer.cuda import DeviceStream
-from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, ModelInput
 from farpoint_server.errors import (
     DeadlinePassedError,
@@ -43,7 +40,7 @@ MANY = clouds(64, 1000, 1000)
 
 
 class Refusing(GatedEngine):
-    """Says `refusal` to each request, or raises it."""
+    """Answers each request with `refusal`, or raises it."""
 
     refusal: Exception | None = None
 
@@ -55,7 +52,7 @@ class Refusing(GatedEngine):
 
 
 class Devices:
-    """A CPU and two GPUs, none of which does anything before its gate is open."""
+    """A CPU and two GPUs that wait for their gates."""
 
     def __init__(
         self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic
@@ -131,7 +128,7 @@ async def test_a_device_that_turns_out_slower_gets_less(devices):
     assert devices.given == [1, 1, 0]
 
 
-async def test_large_batches_of_a_gpu_say_nothing_of_one_request_alone():
+async def test_large_batches_of_a_gpu_do_not_change_the_prediction_of_one_request():
     costs = CostModel(attrgetter("gpu_cost_ns"))
     before = costs.predict_alone_ns(ONE)
     for _ in range(9):
@@ -215,28 +212,6 @@ def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
     batch = work.batch([work])
     batch.cancel(0)
     assert (batch.cancelled, work.batch([work]).cancelled) == ([True], [False])
-
-
-async def test_real_engines_give_the_same_samples_on_whatever_device():
-    """A CPU, and a GPU that exists in numbers alone (tests/support/fake_device.py)."""
-    device = FakeDevice(hurry=1.0)
-    gpu = Engine(torch.device("cpu"), 1, pipeline=Pipeline(device, lambda: lambda: None, "t"))
-    engines = [Engine(torch.device("cpu"), 1), gpu]
-    batchers = [Batcher(engine, 1 << 20) for engine in engines]
-    for batcher in batchers:
-        batcher.start()
-    placement = Placement(batchers)
-    points = np.random.default_rng(1).normal(size=(3000, 3)).astype(np.float32)
-    one = np.ones(1, np.int64)
-    work = SampleWork(Clouds(points, 3000 * one, 3000 * one, one - 1))
-    outcomes = await asyncio.gather(*(placement.run(work, 60) for _ in range(4)))
-    rows = [outcome.result.rows.tolist() for outcome in outcomes]
-    assert rows == [rows[0]] * 4
-    assert DeviceStream.COMPUTE.value in device.log
-    for batcher in batchers:
-        await batcher.stop()
-    for engine in engines:
-        engine.stop()
 
 
 def test_a_request_is_too_large_only_if_it_is_for_every_device():

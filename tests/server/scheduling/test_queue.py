@@ -1,17 +1,15 @@
 """Waiting work: what shares a batch, deficit round robin among callers, and predicted times."""
 
-import random
 from collections import Counter
 
 import pytest
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.lane import CostModel
-from farpoint_server.scheduling.queue import QUANTUM_NS, Job, JobQueue, RoundRobin
+from farpoint_server.scheduling.lane import QUANTUM_NS, CostModel, Job, JobQueue, RoundRobin
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
-    """Has jobs wait, each a second older than the next."""
+    """Adds jobs, each a second older than the next."""
     for second, one in enumerate(jobs):
         one.accepted = float(second)
         queue.add(one)
@@ -49,13 +47,7 @@ async def test_a_batch_lasts_as_long_as_its_bound_and_no_longer():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
 
 
-async def test_more_than_half_of_a_batch_runs_alone():
-    queue = JobQueue(100)
-    half, more, small = add(queue, job("", 1, 50), job("", 1, 51), job("", 1, 1))
-    assert [queue.take_batch(), queue.take_batch()] == [[half, small], [more]]
-
-
-async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
+async def test_the_older_line_begins_or_the_shared_one_at_the_same_age():
     queue = JobQueue(100)
     large, small = add(queue, job("", 1, 99), job("", 1, 1))
     assert [queue.take_batch(), queue.take_batch()] == [[large], [small]]
@@ -71,33 +63,6 @@ async def test_a_job_whose_caller_left_takes_no_room_in_a_batch():
     left.answer.cancel()
     assert queue.take_batch() == [a, b]
     assert (queue.count, queue.points) == (0, 0)
-
-
-async def test_a_full_batch_is_there():
-    queue = JobQueue(100)
-    assert not queue.has_full_batch
-    add(queue, job("", 1, 50), job("", 1, 49))
-    assert not queue.has_full_batch
-    add(queue, job("", 1, 1))
-    assert queue.has_full_batch
-    queue = JobQueue(100)
-    add(queue, job("", 1, 51))
-    assert queue.has_full_batch
-
-
-async def test_all_are_taken_from_both_lines():
-    queue = JobQueue(100)
-    jobs = add(queue, job("a", 1, 3), job("b", 1, 4), alone("a", 1, 5))
-    assert queue.take_all() == jobs
-    assert (queue.count, queue.points, queue.take_all()) == (0, 0, [])
-
-
-async def test_a_job_is_discarded_once():
-    queue = JobQueue(100)
-    left, _ = add(queue, job("a", 1, 3), job("a", 1, 4))
-    for _ in range(2):
-        queue.discard(left)
-        assert (queue.count, queue.points) == (1, 4)
 
 
 async def test_ahead_of_a_job_is_its_callers_and_as_much_of_each_other():
@@ -162,24 +127,6 @@ async def test_callers_with_long_and_short_jobs_get_the_same_time(line):
         assert abs(spent["a"] - spent["b"]) <= 41 * QUANTUM_NS
 
 
-async def test_no_caller_waits_for_more_of_another_than_it_has_itself_and_one_job():
-    """Of random jobs and callers, in whatever order they come."""
-    lots = random.Random(3)
-    for _ in range(30):
-        line = RoundRobin()
-        for _ in range(60):
-            add_to(line, lots.choice("abcd"), lots.choice((0.01, 1, 9, 15, 300, 4000)))
-        queued = {caller: line.cost_of(caller) for caller in "abcd"}
-        longest = max(one.cost_ns for one in line)
-        spent = Counter()
-        while line.count:
-            one = line.take()
-            spent[one.caller] += one.cost_ns
-            waiting = [c for c in "abcd" if spent[c] < queued[c]]
-            assert all(spent[one.caller] <= spent[c] + 2 * longest + QUANTUM_NS for c in waiting)
-        assert spent == queued
-
-
 async def test_a_caller_who_leaves_saves_nothing_up(line):
     left = add_to(line, "a", QUANTUM_MS * 50)
     add_to(line, "b", *[QUANTUM_MS] * 4)
@@ -187,15 +134,6 @@ async def test_a_caller_who_leaves_saves_nothing_up(line):
     line.discard(left[0])
     add_to(line, "a", *[QUANTUM_MS] * 3)
     assert take(line) == "ababa"
-
-
-async def test_a_discarded_job_costs_its_caller_nothing(line):
-    first, _ = add_to(line, "a", QUANTUM_MS, QUANTUM_MS)
-    add_to(line, "b", QUANTUM_MS)
-    line.discard(first)
-    line.discard(first)
-    assert (line.count, line.cost_ns) == (2, 2 * QUANTUM_NS)
-    assert take(line) == "ab"
 
 
 async def test_a_job_whose_caller_left_costs_nothing(line):
@@ -212,23 +150,11 @@ async def test_a_job_of_hours_is_found_at_once(line):
     assert line.take().caller == "0"
 
 
-async def test_who_was_alone_owes_nothing_when_another_comes(line):
+async def test_a_caller_that_was_alone_owes_nothing(line):
     add_to(line, "a", *[1000 * QUANTUM_MS, QUANTUM_MS, QUANTUM_MS])
     line.take()
     add_to(line, "b", QUANTUM_MS, QUANTUM_MS)
     assert take(line) in ("abab", "baba")
-
-
-async def test_to_look_does_not_change_the_order(line):
-    add_to(line, "a", 25, 5, 5)
-    add_to(line, "b", 9, 9, 9)
-    seen = []
-    while line.count:
-        expected = line.peek()
-        assert line.peek() is expected
-        assert line.take() is expected
-        seen.append(expected.caller)
-    assert Counter(seen) == {"a": 3, "b": 3}
 
 
 class Work:
@@ -245,13 +171,15 @@ def test_a_kind_that_takes_longer_is_predicted_to_and_no_other_kind():
     assert costs.predict_ns(Work(11, "encode a")) == 11 * MS
 
 
-def test_what_large_work_takes_longer_says_nothing_of_small_work():
+def test_large_work_teaches_nothing_about_small_work():
     costs = CostModel()
     costs.observe([Work(40)], 800 * MS)
     assert costs.predict_ns(Work(3)) == 3 * MS
     costs.observe([Work(3), Work(40)], 43 * MS)
     assert costs.predict_ns(Work(3)) == 3 * MS
     assert 200 * MS < costs.predict_ns(Work(40)) < 800 * MS
+    costs.observe([Work(6)], 12 * MS)  # of about the size of 3
+    assert costs.predict_ns(Work(3)) > 3 * MS
 
 
 def test_how_wrong_a_measurement_may_be_at_most():
@@ -273,27 +201,3 @@ def test_two_milliseconds_teach_something_and_a_fifth_batch_makes_it_known():
     assert not costs.is_known(Work(2))
     costs.observe([Work(2)], 20 * MS)
     assert costs.is_known(Work(2))
-
-
-def test_each_batch_takes_a_tenth_of_the_weight_of_those_before():
-    costs = CostModel()
-    costs.observe([Work(10)], 10 * MS)
-    costs.observe([Work(10)], 30 * MS)
-    # 0.9 * 10 + 30 over 0.9 * 10 + 10
-    assert costs.predict_ns(Work(19)) == pytest.approx(39 * MS, abs=1)
-
-
-def test_sizes_within_a_factor_of_four_share_what_is_learned():
-    costs, least = CostModel(), 1 << 23
-    costs.observe([Work(least / MS)], 3 * least)
-    assert costs.predict_ns(Work(4 * least / MS - 1)) > 11 * least
-    for other in (least - 1, 4 * least):
-        assert costs.predict_ns(Work(other / MS)) == other
-
-
-def test_the_time_of_a_batch_is_shared_out_by_the_estimates():
-    costs = CostModel()
-    costs.observe([Work(0), Work(3), Work(3), Work(30)], 72 * MS)
-    assert costs.predict_ns(Work(3)) == 6 * MS
-    assert costs.predict_ns(Work(30)) == 60 * MS
-    assert costs.predict_ns(Work(0)) == 0

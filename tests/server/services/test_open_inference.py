@@ -32,7 +32,7 @@ def test_a_model_has_an_instance_on_each_device():
         repository().config("fps", "2")
 
 
-def test_the_list_says_what_is_ready():
+def test_the_index_lists_what_is_ready():
     def states(one: ModelRepository, **fields) -> list[tuple[str, str, str]]:
         listed = one.index(pb.RepositoryIndexRequest(**fields)).models
         return [(m.name, m.state, m.reason) for m in listed]

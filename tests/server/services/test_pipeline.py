@@ -15,17 +15,17 @@ from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Outcome, Samples
-from farpoint_server.errors import InvalidRequestError, OverloadedError, TooLargeError
+from farpoint_server.errors import TooLargeError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
     Pipeline,
     SampleCall,
 )
+from farpoint_server.transport.admission import Admission
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
 LARGE = INLINE_FLOAT32_BYTES // 12 + 1
@@ -51,14 +51,6 @@ def pipeline(
 ) -> Pipeline:
     admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
     return Pipeline(LIMITS, admission, None, FirstRows(), engines, threads)
-
-
-async def test_a_wrong_request_is_invalid_also_where_there_is_no_room():
-    full = pipeline(max_points=0)
-    with pytest.raises(InvalidRequestError):
-        parse_sample_request(message(3, 4), full.limits)
-    with pytest.raises(OverloadedError):
-        await full.run(SampleCall(parse_sample_request(message(3, 2), LIMITS), lambda *_: []), None)
 
 
 async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded():

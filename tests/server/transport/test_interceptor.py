@@ -1,14 +1,15 @@
-"""Each call is accepted, counted, logged once, and ends with the status of its error."""
+"""Each call is accepted, counted, logged once, and has the status of its error; load reports."""
 
 import asyncio
 import gc
+import re
 import weakref
-from types import SimpleNamespace
 from unittest.mock import AsyncMock, Mock
 
 import grpc
 import pytest
 import structlog
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from structlog.testing import capture_logs
 from tests.support.rpc import METHOD, AbortError, CallContext, intercept, serving
 
@@ -16,19 +17,22 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server import request_context
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport import interceptor as module
-from farpoint_server.transport.interceptor import RequestInterceptor, log_end, request_id_of
-from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight, Outgoing
+from farpoint_server.transport.admission import Admission, Outgoing
+from farpoint_server.transport.interceptor import (
+    LOAD_KEY,
+    PERIOD_S,
+    LoadReport,
+    RequestInterceptor,
+    begin,
+    log_end,
+    request_id_of,
+)
+from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight
 
 
 async def fail(request, context):  # noqa: ARG001
     raise KeyError("a secret of the server")
-
-
-async def refuse(request, context):  # noqa: ARG001
-    raise OverloadedError("full", retry_ms=5)
 
 
 async def echo(request, context):  # noqa: ARG001
@@ -91,15 +95,6 @@ async def yield_twice(request, context):  # noqa: ARG001
     yield b"two"
 
 
-async def yield_and_fail(request, context):  # noqa: ARG001
-    if not isinstance(request, bytes):
-        # A client that still sends when the call ends would see an error of its own making.
-        async for _ in request:
-            pass
-    yield b"one"
-    raise OverloadedError("full", retry_ms=5)
-
-
 async def write_twice(request, context):  # noqa: ARG001
     await context.write(b"one")
     await context.write(b"two")
@@ -125,15 +120,6 @@ async def test_methods_that_stream_answers_are_guarded_too(in_flight, kind, answ
     assert [(line["event"], line["status"]) for line in log] == [("request", "OK")]
     # gRPC says that a call has ended after the client has seen it.
     await asyncio.wait_for(in_flight.drain(), 30)
-
-
-@pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
-async def test_an_error_after_the_first_answer_has_its_status(in_flight, kind):
-    async with serving(yield_and_fail, RequestInterceptor(in_flight), kind=kind) as channel:
-        call = getattr(channel, kind)(METHOD)(b"hello" if kind == "unary_stream" else one())
-        assert await call.read() == b"one"
-        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await call.details() == "full"
 
 
 async def one():
@@ -171,13 +157,6 @@ def no_request():
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
-    return now
-
-
-@pytest.fixture
 def metrics():
     return Metrics()
 
@@ -209,9 +188,7 @@ async def test_a_call_that_is_answered(clock, metrics):
     assert metrics.calls == [(RPC, "OK", 1.5)]
     fields = {"request_id": "the-id", "method": "Method"}
     assert metrics.requests == [(RPC, 1.5, None, fields)]
-    assert log == [
-        {"event": "request", "status": "OK", "server_ms": 1500.0, "log_level": "info"},
-    ]
+    assert log == [{"event": "request", "status": "OK", "server_ms": 1500.0, "log_level": "info"}]
     assert request_context.caller.get() == "ipv4:192.0.2.1"
 
 
@@ -247,16 +224,6 @@ async def test_a_call_that_fails(clock, metrics, error, code, has_details):
     (line,) = log
     assert (line["event"], line["status"], line["server_ms"]) == ("request", code, 1500.0)
     assert ("exc_info" in line, "error" in line) == (not has_details, has_details)
-
-
-async def test_an_answer_counts_until_it_is_sent(clock):
-    in_flight, admission = InFlight(), Admission(1, 100, 1)
-    interceptor = RequestInterceptor(in_flight, outgoing=Outgoing(admission))
-    context = CallContext(b"hello")
-    await call_directly(interceptor, behavior(clock, b"answer"), context)
-    assert (in_flight.calls, admission.bytes) == (1, 6)
-    context.end()
-    assert (in_flight.calls, admission.bytes) == (0, 0)
 
 
 async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
@@ -330,18 +297,16 @@ def test_a_request_id_that_fits_is_kept(sent):
 
 
 @pytest.mark.parametrize("metadata", [None, [], [("x-request-id", "")], [("x-request-id", b"x")]])
-@pytest.mark.parametrize(
-    ("bits", "expected"), [(lambda n: 2**n - 1, "f" * 32), (lambda _: 1, "1".rjust(32, "0"))]
-)
-def test_another_is_made_of_128_bits(monkeypatch, metadata, bits, expected):
-    monkeypatch.setattr("random.getrandbits", bits)
-    assert request_id_of(metadata) == expected
+def test_another_is_made_of_32_hexadecimal_digits(metadata):
+    made = {request_id_of(metadata) for _ in range(40)}
+    assert len(made) == 40
+    assert all(re.fullmatch("[0-9a-f]{32}", one) for one in made)
 
 
 @pytest.mark.parametrize("error", [None, OverloadedError("full", 5), KeyError("bug")])
 def test_a_request_within_a_call_has_a_line_of_its_own(clock, error):
     ended = []
-    request_context.begin(lambda *end: ended.append(end), "unix:", request_id="a")
+    begin(lambda *end: ended.append(end), "unix:", request_id="a")
     clock.s += 2.5
     with capture_logs() as log:
         log_end(100.0, error)
@@ -443,3 +408,89 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"
     (message,) = messages
     assert message() is None
+
+
+# Of xds/data/orca/v3/orca_load_report.proto, as published.
+FIELDS = {"cpu_utilization": 1, "rps_fractional": 6, "eps": 7, "application_utilization": 9}
+
+
+def orca(packed: bytes) -> dict[str, float]:
+    """Read by protobuf from a description of its own."""
+    file = descriptor_pb2.FileDescriptorProto(name="orca.proto", syntax="proto3")
+    message = file.message_type.add(name="OrcaLoadReport")
+    kind = descriptor_pb2.FieldDescriptorProto
+    for name, number in FIELDS.items():
+        label = kind.LABEL_OPTIONAL
+        message.field.add(name=name, number=number, type=kind.TYPE_DOUBLE, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    report = message_factory.GetMessageClass(pool.FindMessageTypeByName("OrcaLoadReport"))()
+    report.ParseFromString(packed)
+    return {field.name: value for field, value in report.ListFields()}
+
+
+class Machine:
+    """Two cores and an engine, whose clocks a test sets."""
+
+    def __init__(self) -> None:
+        self.now = self.cpu = self.busy = 0.0
+        self.load = LoadReport(lambda: self.busy, 2, lambda: self.now, lambda: self.cpu)
+
+    def calls(self, count: int, seconds: float = PERIOD_S) -> dict[str, float]:
+        """As many calls over some seconds, the last one at their end; its trailers."""
+        for _ in range(count - 1):
+            self.load.count()
+        self.now += seconds
+        ((key, packed),) = self.load.count()
+        assert key == LOAD_KEY
+        return orca(packed)
+
+
+def test_calls_and_the_share_of_the_cores_in_use():
+    machine = Machine()
+    machine.cpu = 0.3
+    load = machine.calls(50)
+    assert load["rps_fractional"] == pytest.approx(50 / PERIOD_S)
+    assert load["application_utilization"] == pytest.approx(0.3 / 2 / PERIOD_S)
+    assert "eps" not in load
+
+
+def test_engines_count_where_they_are_busier_than_the_cores():
+    machine = Machine()
+    machine.cpu, machine.busy = 0.1, 0.45
+    assert machine.calls(1)["application_utilization"] == pytest.approx(0.45 / PERIOD_S)
+
+
+def test_each_period_counts_by_itself():
+    machine = Machine()
+    machine.cpu = 0.5
+    machine.load.count_error()
+    assert machine.calls(9)["eps"] == 1 / PERIOD_S
+    assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
+
+
+@pytest.mark.parametrize(
+    ("error", "errors"),
+    [(None, 0), (OverloadedError("full", retry_ms=5), 2), (InvalidRequestError("m", "x", "y"), 0)],
+    ids=["answered", "refused", "wrong"],
+)
+async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_counts(error, errors):
+    machine, contexts = Machine(), []
+
+    async def behave(request, context):
+        contexts.append(context)
+        if error is not None:
+            raise error
+        return request
+
+    interceptor = RequestInterceptor(InFlight(), load=machine.load)
+    async with serving(behave, interceptor) as channel:
+        for machine.now in (0.2, 0.4, 1.0, 1.1):
+            await channel.unary_unary(METHOD)(b"hello").code()
+    # gRPC's clients keep the trailer to themselves.
+    first, *_, due, last = [dict(context.trailing_metadata()).get(LOAD_KEY) for context in contexts]
+    assert first is None
+    assert last is due
+    load = orca(due)
+    assert load["rps_fractional"] == 3.0
+    assert load.get("eps", 0) == errors

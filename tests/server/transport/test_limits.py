@@ -1,21 +1,36 @@
-"""Slots of callers, open calls, and responses that peers do not read."""
+"""Slots of callers, open calls, messages that arrive, and responses that peers do not read."""
 
 import asyncio
 import gc
 import socket
 import weakref
+from collections.abc import Awaitable
 from pathlib import Path
-from types import SimpleNamespace
 
+import grpc
 import pytest
-import structlog
 from google.rpc import error_details_pb2
 from structlog.testing import capture_logs
-from tests.support.rpc import CallContext
+from tests.support.rpc import METHOD, CallContext, serving
+from tests.support.scheduling import until
 
-from farpoint_server.errors import DrainingError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport import limits as module
+from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    DrainingError,
+    OverloadedError,
+    TooManyCallsError,
+)
+from farpoint_server.services.pipeline import (
+    RECEIVE_S,
+    TURN_S,
+    FairSemaphore,
+    Pipeline,
+    Receiver,
+)
+from farpoint_server.transport import admission as module
+from farpoint_server.transport.admission import Admission, Outgoing
+from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
@@ -24,7 +39,6 @@ from farpoint_server.transport.limits import (
     CallSlots,
     InFlight,
     OpenCall,
-    Outgoing,
     RefusalLog,
 )
 from farpoint_server.transport.sockets import close_connection
@@ -50,7 +64,6 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
     ],
 )
 def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
-    """Half of all requests are one caller's, unless the settings say otherwise."""
     limits = CallLimits(total=10, per_caller=None, retry_ms=1)
     enter(limits.of(rpc), "a", most)
     with pytest.raises(TooManyCallsError, match=f"at most {most}"):
@@ -70,13 +83,49 @@ def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_c
     assert caught.value.retry_ms == 9
 
 
-def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
-    now = SimpleNamespace(s=0.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+def test_a_token_has_its_share_of_the_slots_when_all_are_taken():
+    slots = CallSlots(total=6, per_caller=6, retry_ms=1)
+    enter(slots, "address", 6)
+    enter(slots, "token:a", 3)  # a half of six
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:a")
+    enter(slots, "token:b", 2)  # a third
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:b")
+
+
+def test_a_token_has_one_slot_where_callers_outnumber_slots():
+    slots = CallSlots(total=2, per_caller=2, retry_ms=1)
+    for caller in ("a", "b"):
+        enter(slots, caller)
+    for caller in ("token:a", "token:b", "token:c"):
+        enter(slots, caller)
+        with pytest.raises(TooManyCallsError):
+            enter(slots, caller)
+
+
+def test_a_caller_has_its_own_bound_and_a_slot_is_free_again_after_leave():
+    slots = CallSlots(total=9, per_caller=3, retry_ms=70)
+    enter(slots, "a", 3)
+    slots.leave("a")
+    enter(slots, "a")
+    with pytest.raises(TooManyCallsError, match="3 calls open of at most 3") as caught:
+        enter(slots, "a")
+    assert caught.value.retry_ms == 70
+    enter(slots, "b", 3)
+    enter(slots, "c", 3)
+    with pytest.raises(TooManyCallsError, match="all 9 calls"):
+        enter(slots, "d")
+    for _ in range(3):
+        slots.leave("a")
+    enter(slots, "d", 3)
+
+
+def test_refusals_are_one_line_a_second_with_their_number(clock):
     refusals, error = RefusalLog(), TooManyCallsError("all 4 calls", 1)
     with capture_logs() as log:
         for moment in (0.0, 0.5, 0.999, 1.0, 1.5, 2.0):
-            now.s = moment
+            clock.s = moment
             refusals.add(error)
     assert [line["calls"] for line in log] == [1, 3, 2]
     assert log[0] == {
@@ -92,11 +141,12 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     outgoing, context = Outgoing(admission), CallContext()
     gc.disable()
     try:
-        OpenCall(context, InFlight(), None, outgoing).answer(context, b"answer")
+        call = OpenCall(context, InFlight(), None, outgoing)
+        call.response = outgoing.send(context, b"answer")
         assert admission.bytes == 6
         context.end()
         freed = weakref.ref(context)
-        del context
+        del context, call
         assert freed() is None
     finally:
         gc.enable()
@@ -121,34 +171,19 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     await asyncio.wait_for(draining, 30)
 
 
-async def test_a_call_without_a_slot_is_not_in_flight():
-    in_flight, slots = InFlight(), CallSlots(1, 1, 1)
-    first, refused = CallContext(), CallContext()
-    OpenCall(first, in_flight, slots, None)
-    with pytest.raises(TooManyCallsError):
-        OpenCall(refused, in_flight, slots, None)
-    assert in_flight.calls == 1
-    refused.end()
-    first.end()
-    assert in_flight.calls == 0
-    OpenCall(CallContext(), in_flight, slots, None)
-
-
 @pytest.mark.parametrize(
     ("answer", "size"),
     [
         (b"four", 4),
         (error_details_pb2.ErrorInfo(reason="seven.."), 9),
-        (None, 0),
         ("of no known size", 0),
     ],
 )
-@pytest.mark.parametrize("counts", [True, False])
-async def test_what_an_answer_counts(answer, size, counts):
+async def test_what_an_answer_counts(answer, size):
     admission, context = Admission(10, 100, 1), CallContext()
-    outgoing = Outgoing(admission) if counts else None
-    OpenCall(context, InFlight(), None, outgoing).answer(context, answer)
-    assert admission.bytes == size * counts
+    outgoing = Outgoing(admission)
+    OpenCall(context, InFlight(), None, outgoing).response = outgoing.send(context, answer)
+    assert admission.bytes == size
     context.end()
     assert admission.bytes == 0
 
@@ -161,34 +196,16 @@ def cut(monkeypatch):
     return closed
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    return now
-
-
-async def test_a_response_counts_until_it_ends():
-    admission = Admission(1, 100, 1)
-    sending = Outgoing(admission)
-    responses = [sending.hold(CallContext(), size) for size in (70, 80)]
-    assert admission.bytes == 150  # bytes that are there are never refused
-    for response in responses:
-        sending.begin(response)
-        sending.end(response)
-    assert admission.bytes == 0
-
-
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
     refusals: list[str] = []
     sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
     sending.begin(sending.hold(CallContext(), 500))
     sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
-    clock[0] += 14.9
+    clock.s += 14.9
     sending.look()
     assert (cut, refusals) == ([], [])
-    clock[0] += 0.2
-    with structlog.testing.capture_logs() as log:
+    clock.s += 0.2
+    with capture_logs() as log:
         sending.look()
         sending.look()
     assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
@@ -200,7 +217,7 @@ async def test_a_response_that_was_sent_in_time_ends_no_connection(cut, clock):
     response = sending.hold(CallContext(), 1)
     sending.begin(response)
     sending.end(response)
-    clock[0] += 1000
+    clock.s += 1000
     sending.look()
     assert cut == []
 
@@ -247,3 +264,149 @@ def test_the_connection_of_a_peer_is_closed_and_no_other(family, host, called, p
 def test_where_descriptors_are_not_listed_none_is_found(monkeypatch, tmp_path):
     monkeypatch.setattr("farpoint_server.transport.sockets.DESCRIPTORS", tmp_path / "x")
     assert not close_connection("ipv4:192.0.2.1:50")
+
+
+class Sender:
+    """The context of a call whose message arrives when the test says so."""
+
+    def __init__(self, arrived: bool = False) -> None:
+        self.begun, self.arrived = asyncio.Event(), asyncio.Event()
+        if arrived:
+            self.arrived.set()
+
+    async def read(self) -> bytes:
+        self.begun.set()
+        await self.arrived.wait()
+        return b"message"
+
+
+def start(turns: Receiver, sender: Sender) -> "asyncio.Task[bytes]":
+    return asyncio.create_task(turns.receive(sender))
+
+
+async def within_30_s(*awaited: Awaitable[object]) -> None:
+    await asyncio.wait_for(asyncio.gather(*awaited), 30)
+
+
+async def are_all_free(turns: Receiver, count: int) -> None:
+    """Exactly `count` messages can come in at once."""
+    senders = [Sender() for _ in range(count + 1)]
+    tasks = [start(turns, sender) for sender in senders]
+    await within_30_s(*(sender.begun.wait() for sender in senders[:-1]))
+    assert not senders[-1].begun.is_set()
+    for sender in senders:
+        sender.arrived.set()
+    await within_30_s(*tasks)
+
+
+async def test_messages_take_turns_and_a_sender_who_leaves_gives_its_turn_back(clock):  # noqa: ARG001
+    turns, first, left, last = Receiver(1), Sender(), Sender(), Sender(arrived=True)
+    one, two, three = (start(turns, sender) for sender in (first, left, last))
+    await within_30_s(first.begun.wait())
+    assert not left.begun.is_set()
+    first.arrived.set()
+    await within_30_s(one, left.begun.wait())
+    assert not last.begun.is_set()
+    two.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await two
+    await within_30_s(three)
+    await are_all_free(turns, 1)
+
+
+async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once(clock):
+    turns, quick = Receiver(1), Sender(arrived=True)
+    senders = [Sender() for _ in range(3)]
+    slow, answered = [start(turns, sender) for sender in senders], start(turns, quick)
+    for sender in senders:
+        await within_30_s(sender.begun.wait())
+        assert not answered.done()
+        clock.s += TURN_S
+        turns.look()
+    await within_30_s(answered)
+    senders[0].arrived.set()
+    assert await asyncio.wait_for(slow[0], 30) == b"message"
+    for task in slow[1:]:
+        task.cancel()
+    await asyncio.wait(slow)
+    await are_all_free(turns, 1)
+
+
+async def test_a_message_that_takes_too_long_is_refused(clock):
+    turns, sender = Receiver(1), Sender()
+    task = start(turns, sender)
+    await within_30_s(sender.begun.wait())
+    for seconds in (RECEIVE_S - 0.1, 0.1):
+        assert not task.done()
+        clock.s += seconds
+        turns.look()
+        await asyncio.sleep(0)
+    with pytest.raises(DeadlinePassedError, match="did not arrive in time"):
+        await asyncio.wait_for(task, 30)
+    await are_all_free(turns, 1)
+
+
+async def test_a_full_server_receives_nothing():
+    sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
+    pipeline = Pipeline(RequestLimits(1, 1, 1), admission, Receiver(1), None, [], None)
+    with admission.reserve(1, 1), pytest.raises(OverloadedError):
+        await pipeline.receive(sender)
+    assert not sender.begun.is_set()
+
+
+@pytest.fixture
+def turns():
+    return Receiver(100)
+
+
+@pytest.fixture
+async def channel(turns):
+    """A channel to a server whose only method receives its own message."""
+
+    async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        return str(len(await turns.receive(context))).encode()
+
+    async with serving(length, RequestInterceptor(InFlight()), kind="stream_unary") as channel:
+        yield channel
+
+
+async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
+    with capture_logs() as log:
+        calls = [channel.stream_unary(METHOD)() for _ in range(50)]
+        await asyncio.gather(*(call.wait_for_connection() for call in calls))
+        # Answered after all that was sent before: the server has begun those calls.
+        await channel.unary_unary(METHOD)(b"hello")
+        for call in calls:
+            call.cancel()
+        await until(lambda: len(log) == 51)
+    assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
+
+
+async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
+    await turns.acquire(caller)
+    served.append(caller)
+    turns.release()
+
+
+async def test_callers_take_turns_however_many_of_their_calls_wait():
+    turns, served = FairSemaphore(1), []
+    await turns.acquire("first")
+    waiting = [asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "aaaabbc"]
+    await asyncio.sleep(0)  # all of them wait now
+    turns.release()
+    await asyncio.gather(*waiting)
+    assert "".join(served) == "abcabaa"
+
+
+async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
+    turns, served = FairSemaphore(1), []
+    await turns.acquire("first")
+    a, b, c = (asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "abc")
+    await asyncio.sleep(0)
+    a.cancel()
+    await asyncio.wait([a])
+    turns.release()
+    b.cancel()  # it has its turn, and does not know yet
+    await asyncio.wait([b, c])
+    assert served == ["c"]
+    await asyncio.wait_for(turns.acquire("d"), 30)

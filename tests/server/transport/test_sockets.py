@@ -1,8 +1,7 @@
-"""Unix sockets: whose may be replaced, and servers that start at the same time."""
+"""Unix sockets: which may be replaced, and servers that start at the same time."""
 
 import errno
 import fcntl
-import multiprocessing
 import os
 import socket
 from pathlib import Path
@@ -68,36 +67,7 @@ def test_a_file_of_another_kind_stays_and_is_the_reason(path):
         assert file.read() == "mine"
 
 
-def bind_between(path, barrier, results):
-    """Binds, and listens only when the others have had the time to look."""
-    barrier.wait()
-    try:
-        with claim_unix(path):
-            one = socket.socket(socket.AF_UNIX)
-            one.bind(path)
-            results.put("bound")
-            one.listen(1)
-    except OSError as error:
-        results.put(error.strerror)
-    barrier.wait()
-
-
-def test_of_servers_that_start_together_one_has_the_address(path):
-    listening(path).close()
-    context = multiprocessing.get_context("fork")
-    barrier, results = context.Barrier(4), context.Queue()
-    started = [
-        context.Process(target=bind_between, args=(path, barrier, results)) for _ in range(4)
-    ]
-    for process in started:
-        process.start()
-    outcomes = sorted(results.get(timeout=60) for _ in started)
-    for process in started:
-        process.join(60)
-    assert outcomes == ["Address already in use"] * 3 + ["bound"]
-
-
-def test_a_claim_locks_the_folder_and_leaves_no_descriptor(path):
+def test_servers_that_start_together_wait_at_a_lock_of_the_folder(path):
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     with claim_unix(path), pytest.raises(BlockingIOError):
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,25 +77,9 @@ def test_a_claim_locks_the_folder_and_leaves_no_descriptor(path):
     assert os.path.dirname(path) not in left
 
 
-def test_without_a_folder_the_bind_says_why(tmp_path):
+def test_a_missing_folder_is_left_to_bind(tmp_path):
     with claim_unix(str(tmp_path / "none" / "socket")):
         pass
-
-
-@pytest.mark.parametrize(
-    "failure", [PermissionError(errno.EACCES, "no"), OSError(errno.EAGAIN, "")]
-)
-def test_what_may_be_a_server_is_not_removed(path, monkeypatch, failure):
-    listening(path).close()
-
-    def connect(*_):
-        raise failure
-
-    monkeypatch.setattr(socket.socket, "connect", connect, raising=False)
-    expected = "no" if isinstance(failure, PermissionError) else "in use"
-    with pytest.raises(OSError, match=expected), claim_unix(path):
-        pass
-    assert os.path.exists(path)
 
 
 @pytest.mark.parametrize(

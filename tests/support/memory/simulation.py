@@ -1,4 +1,4 @@
-"""Requests, time and other processes for a memory manager on the fake allocator."""
+"""Requests, time and other processes for a memory manager with the fake allocator."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -49,7 +49,6 @@ class Simulation:
     thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
     enabled: bool = True
-    limit: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -66,7 +65,6 @@ class Simulation:
             self.allocator,
             self.thresholds,
             self.gate,
-            limit=self.limit,
             bounded=self.bounded,
             enabled=self.enabled,
             report=self._report,

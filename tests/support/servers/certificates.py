@@ -1,4 +1,4 @@
-"""Certificates as files, each from an authority that is made up on the spot."""
+"""Certificates as files, each from an authority of its own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class Files:
         return flags if client_ca is None else [*flags, "--tls-client-ca", str(client_ca)]
 
     def replace_with(self, other: "Files") -> None:
-        """Has the files hold those of another authority."""
+        """Writes the contents of another authority's files to these."""
         for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
             mine.write_bytes(theirs.read_bytes())
 

@@ -1,9 +1,9 @@
-#include "copy.h"
-
+// Copies and fills between host, pinned and device memory.
 #include <cstdio>
 #include <cstring>
 
 #include "memory.h"
+#include "stream.h"
 
 namespace softgpu {
 namespace {
@@ -96,8 +96,6 @@ void release(const Side& side, size_t bytes, bool writes) {
   if (side.pinned) release_pinned(reinterpret_cast<void*>(side.address), bytes, writes);
 }
 
-}  // namespace
-
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
@@ -143,4 +141,22 @@ cudaError_t fill(void* to, int value, size_t bytes, Stream* stream) {
   return static_cast<cudaError_t>(sticky.load());
 }
 
+}  // namespace
 }  // namespace softgpu
+
+using namespace softgpu;
+
+extern "C" {
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  SOFTGPU_ENTER();
+  return returned(copy(to, from, bytes, kind, stream_of(stream)));
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  SOFTGPU_ENTER();
+  return returned(fill(to, value, bytes, stream_of(stream)));
+}
+
+}  // extern "C"

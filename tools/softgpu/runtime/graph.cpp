@@ -1,23 +1,15 @@
-#include "graph.h"
-
-#include <cstring>
-
+// CUDA graphs: the work that streams were given while they were captured, in its order.
 #include "memory.h"
+#include "stream.h"
 
 namespace softgpu {
 
-void begin_capture(Stream* stream) {
-  const Lock held(big);
-  stream->graph = new Graph{stream, next_number(), {}, {stream}};
-}
-
-Graph* end_capture(Stream* stream) {
-  const Lock held(big);
-  Graph* const graph = stream->graph;
-  if (!graph || graph->origin != stream) return nullptr;
-  for (Stream* captured : graph->streams) captured->graph = nullptr;
-  return graph;
-}
+struct Graph {
+  Stream* origin;
+  unsigned long long id;
+  std::vector<Queued> nodes;
+  std::vector<Stream*> streams;
+};
 
 void join_capture(Graph* graph, Stream* stream) {
   for (const Stream* known : graph->streams)
@@ -50,14 +42,20 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   SOFTGPU_ENTER();
   Stream* const stream = stream_of(handle);
   if (stream->legacy) return returned(cudaErrorStreamCaptureUnsupported);
-  begin_capture(stream);
+  const Lock held(big);
+  stream->graph = new Graph{stream, next_number(), {}, {stream}};
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   SOFTGPU_ENTER();
-  *graph = reinterpret_cast<cudaGraph_t>(end_capture(stream_of(handle)));
-  return returned(*graph ? cudaSuccess : cudaErrorIllegalState);
+  const Lock held(big);
+  Stream* const stream = stream_of(handle);
+  Graph* const captured = stream->graph;
+  if (!captured || captured->origin != stream) return returned(cudaErrorIllegalState);
+  for (Stream* each : captured->streams) each->graph = nullptr;
+  *graph = reinterpret_cast<cudaGraph_t>(captured);
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {

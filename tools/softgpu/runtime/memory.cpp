@@ -76,6 +76,8 @@ unsigned char* reserve_pages(size_t size, int protection) {
   return memory == MAP_FAILED ? nullptr : static_cast<unsigned char*>(memory);
 }
 
+namespace {
+
 cudaError_t allocate_device(void** out, size_t size) {
   const Lock held(big);
   *out = nullptr;
@@ -157,6 +159,8 @@ cudaError_t free_pinned(void* pointer) {
   return cudaSuccess;
 }
 
+}  // namespace
+
 Allocation* find_allocation(uintptr_t address) {
   auto next = allocations.upper_bound(address);
   if (next == allocations.begin()) return nullptr;
@@ -188,3 +192,52 @@ void report_leaks() {
 }
 
 }  // namespace softgpu
+
+using namespace softgpu;
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  SOFTGPU_ENTER();
+  return returned(allocate_device(pointer, bytes));
+}
+
+cudaError_t cudaFree(void* pointer) {
+  SOFTGPU_ENTER();
+  return returned(free_device(pointer));
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
+  SOFTGPU_ENTER();
+  return returned(allocate_pinned(pointer, bytes));
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  SOFTGPU_ENTER();
+  return returned(free_pinned(pointer));
+}
+
+cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
+  SOFTGPU_ENTER();
+  const Lock held(big);
+  const Device& device = devices[current_device];
+  *total = device.total;
+  *unused = free_bytes(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
+  SOFTGPU_ENTER();
+  const Lock held(big);
+  *out = {};
+  const Allocation* const found = find_allocation(reinterpret_cast<uintptr_t>(pointer));
+  out->device = found ? found->device : -2;
+  if (!found) return cudaSuccess;
+  const bool on_device = found->kind == Kind::kDevice;
+  out->type = on_device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+  out->devicePointer = const_cast<void*>(pointer);
+  out->hostPointer = on_device ? nullptr : const_cast<void*>(pointer);
+  return cudaSuccess;
+}
+
+}  // extern "C"

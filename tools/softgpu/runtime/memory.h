@@ -1,6 +1,7 @@
 // Device and pinned memory: host memory mapped twice, so that the host cannot touch a device's.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,10 +41,6 @@ extern std::map<uintptr_t, Allocation>& allocations;  // by their begin
 uint64_t next_number();                               // of a call
 
 bool injected_failure();  // of an allocation: SOFTGPU_MALLOC_FAILS_EVERY
-cudaError_t allocate_device(void** out, size_t size);
-cudaError_t free_device(void* pointer);
-cudaError_t allocate_pinned(void** out, size_t size);
-cudaError_t free_pinned(void* pointer);
 
 // The allocation that holds the address; null if there is none. Under `big`.
 Allocation* find_allocation(uintptr_t address);
@@ -53,8 +50,12 @@ std::string why_not(uintptr_t address, size_t bytes, const Work& work);
 // The host may not touch pinned bytes that a queued copy reads (`writes`: writes) until it ended.
 void guard_pinned(const void* begin, size_t bytes, bool writes);
 void release_pinned(const void* begin, size_t bytes, bool writes);
-// What is pending at a pinned byte: 0 nothing, 1 a copy from it, 2 a copy to it.
-int pending_at(uintptr_t address);
+
+// Handles SIGSEGV of a host that touches these bytes, or a device's; again where another handler
+// took its place.
+void watch_faults();
+// Runs work on a stream's thread; why it faulted, or an empty string.
+std::string run_guarded(const std::function<void()>& run);
 
 unsigned char* reserve_pages(size_t size, int protection);
 void report_leaks();

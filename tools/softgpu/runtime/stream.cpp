@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <random>
 
-#include "sanitizer/fault.h"
-#include "graph.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -209,3 +207,44 @@ void synchronize_device(int device) {
 }
 
 }  // namespace softgpu
+
+using namespace softgpu;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
+  SOFTGPU_ENTER();
+  const bool blocking = !(flags & cudaStreamNonBlocking);
+  *handle = reinterpret_cast<cudaStream_t>(make_stream(current_device, blocking));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  SOFTGPU_ENTER();
+  Stream* const stream = stream_of(handle);
+  const Lock held(big);
+  if (!is_idle(stream)) return cudaErrorNotReady;
+  host_clock.join(stream->clock);
+  return static_cast<cudaError_t>(sticky.load());
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  SOFTGPU_ENTER();
+  Stream* const stream = stream_of(handle);
+  if (!stream) return returned(cudaErrorInvalidResourceHandle);
+  if (stream->graph) return returned(cudaErrorStreamCaptureUnsupported);
+  count("cudaStreamSynchronize");
+  synchronize_stream(stream);
+  return returned(static_cast<cudaError_t>(sticky.load()));
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
+  SOFTGPU_ENTER();
+  enqueue(stream_of(handle), "host function", [=](Accesses&) {
+    function(data);
+    return 0;
+  });
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,4 +1,4 @@
-// Streams and events: work in order on a thread of its own, and the clocks that order it.
+// Streams, events and captures: work in order on a thread of its own, and the clocks that order it.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ struct Queued {
   std::function<void()> after;  // runs even on a device that is lost
 };
 
-struct Graph;
+struct Graph;  // of a capture
 struct Stream {
   int id, device;
   bool blocking;  // waits for the legacy default stream, and that for it
@@ -68,10 +68,9 @@ WorkPointer enqueue(Stream* stream, const std::string& what, Run run,
 void synchronize_stream(Stream* stream);
 void synchronize_device(int device);
 
-cudaError_t record_event(const std::shared_ptr<Event>& event, Stream* stream);
-cudaError_t wait_event(Stream* stream, const std::shared_ptr<Event>& event);
-cudaError_t synchronize_event(const std::shared_ptr<Event>& event);
-cudaError_t query_event(const std::shared_ptr<Event>& event);
+// The stream joins a capture; work that is captured.
+void join_capture(Graph* graph, Stream* stream);
+void capture(Graph* graph, Queued queued);
 
 // The work that runs on this thread; null outside of streams.
 Accesses* running();

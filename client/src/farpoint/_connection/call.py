@@ -18,6 +18,8 @@ from farpoint.results import Timings
 from farpoint.v1 import sampling_pb2 as pb
 
 REQUEST_ID_KEY = "x-request-id"
+# 100 years; gRPC takes much larger ones for deadlines in the past.
+_MAX_TIMEOUT_S = 3_155_760_000
 # Texts of gRPC that mean no server was found, rather than one that is going away.
 _NOT_REACHED = ("failed to connect", "connection refused", "resolution failed", "no such file")
 
@@ -29,7 +31,7 @@ class CallContext:
     timeout: float | None
     """Seconds from the start; None is without limit."""
     target: str = ""
-    """Of the client, for messages."""
+    """Target of the client, for messages."""
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.perf_counter)
 
@@ -81,8 +83,9 @@ def start_call(
 ) -> CallContext:
     """A call that starts now, with its timeout in seconds or the client's."""
     timeout = default if timeout is None else timeout
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not 0 < timeout <= _MAX_TIMEOUT_S:
         raise InvalidArgumentError(
-            f"timeout must be seconds above 0, or None, got {timeout}", field="timeout"
+            f"timeout must be above 0 and at most {_MAX_TIMEOUT_S} seconds, or None, got {timeout}",
+            field="timeout",
         )
     return CallContext(timeout, target)

@@ -27,8 +27,8 @@ _NOT_RETRIED = [
 LoadBalancing: TypeAlias = Literal["round_robin", "weighted_round_robin", "pick_first"]
 _POLICIES: dict[str, list[dict[str, Any]]] = {
     "round_robin": [{"round_robin": {}}],
-    # By the load that each server reports (ORCA); as round robin until it is known. gRPC's ten
-    # seconds of doubt about each new server's reports are for services that warm up.
+    # By the load that each server reports (ORCA); as round robin until it is known. By default
+    # gRPC ignores the reports of a new server for ten seconds, for services that warm up.
     "weighted_round_robin": [
         {"weighted_round_robin": {"blackoutPeriod": "1s", "weightUpdatePeriod": "1s"}},
         {"round_robin": {}},
@@ -51,10 +51,9 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     # then the call is repeated elsewhere. An idle channel stays silent.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # A ping by which gRPC measures the bandwidth may be under way, and keepalive waits behind it;
-    # by default it is given a minute.
+    # Keepalive waits for a ping that measures the bandwidth, by default for a minute.
     ("grpc.http2.ping_timeout_ms", 10_000),
-    # Also beyond the second ping of a call that takes long.
+    # By default gRPC sends only two pings during a call.
     ("grpc.http2.max_pings_without_data", 0),
 )
 
@@ -82,8 +81,7 @@ class Balance:
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
         """Load balancing and retries of a channel."""
-        config = ("grpc.service_config", json.dumps(self._service_config()))
-        return (config, ("grpc.enable_retries", int(self.retry_budget > 0)))
+        return (("grpc.service_config", json.dumps(self._service_config())),)
 
     def _service_config(self) -> dict[str, Any]:
         # The other methods change nothing on the server, so an attempt may safely be repeated.

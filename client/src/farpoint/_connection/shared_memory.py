@@ -65,7 +65,7 @@ class Region:
 
     def withdraw(self, context: CallContext) -> None:
         """Withdraws it and waits until the server can accept another."""
-        with suppress(OSError):  # which a passed deadline is too: what follows meets it again
+        with suppress(OSError):  # also of a passed deadline, which the next step meets again
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_wait_s(context))
             self._connection.recv(1)
@@ -182,7 +182,7 @@ class Lease:
         self._give_back()
         if is_lost:
             raise UnavailableError(
-                "the server has restarted and knows no more of the memory that was shared with it",
+                "the server has restarted and does not have the shared memory any more",
                 request_id=getattr(error, "request_id", None),
             ) from error
 

@@ -15,8 +15,9 @@ DEFAULT_TARGET = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S = 60.0
 
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+)"
-# A name of gRPC's resolvers is never followed by digits and nothing else.
 _ADDRESS = re.compile(rf"{_HOST}:(\d{{1,5}})")
+# The name of a resolver of gRPC is never followed by digits and nothing else.
+_RESOLVER = re.compile(r"[A-Za-z][\w+.-]*:(?!\d+$)")
 _WITHOUT_PORT = re.compile(rf"(?:dns:///)?{_HOST}")
 _MAX_PORT = 65535
 
@@ -28,7 +29,7 @@ def checked_target(target: Target) -> str:
     servers = target.split(",")
     if _WITHOUT_PORT.fullmatch(servers[0].strip()) or _is_address(servers[0].strip()):
         target = ",".join(map(_with_port, servers))
-    if not target or target.startswith(("http://", "https://")) or not _is_whole(target):
+    if target.startswith(("http://", "https://")) or not _is_whole(target):
         raise InvalidArgumentError(
             "target must be HOST, HOST:PORT, dns:///HOST:PORT, unix:PATH or a list of HOST:PORT, "
             f"got {target!r}",
@@ -58,7 +59,7 @@ def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     found = list(dict.fromkeys(place for server in servers for place in _look_up(server)))
     if not found:
         raise UnavailableError(f"none of these names has an address: {target}")
-    # As for a single target: the name that proxies and certificates are asked for.
+    # The name for proxies and certificates, as with a single target.
     authority = (("grpc.default_authority", servers[0]),)
     if all(host.version == 4 for host, _ in found):
         return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), authority
@@ -92,9 +93,9 @@ def _joined(target: Sequence[str]) -> str:
 
 
 def _is_whole(target: str) -> bool:
-    """Whether all of a list are addresses, or none, as in gRPC's own "ipv4:" lists and in paths."""
+    """Whether a target is a list of addresses, or begins with the name of a resolver of gRPC."""
     parts = [_is_address(part.strip()) for part in target.split(",")]
-    return all(parts) or not parts[0]
+    return all(parts) or (not parts[0] and _RESOLVER.match(target) is not None)
 
 
 def _is_address(text: str) -> bool:

@@ -11,8 +11,7 @@ from farpoint._connection.shared_memory import Lease
 from farpoint._tensors import check_payload, wire_type
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed import PackedCloud, as_packed
-from farpoint.packed.fields import check_axes
+from farpoint.packed import PackedCloud, as_packed, check_axes
 from farpoint.v1 import packed_cloud_pb2
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -23,7 +22,7 @@ class PackedBatch:
 
     clouds: list[PackedCloud]
     attributes: list[CloudAttributes]
-    """For each cloud, with Ni rows; None where its own fields stand in."""
+    """For each cloud, with Ni rows; None for its own fields."""
     single: bool
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
@@ -31,7 +30,7 @@ class PackedBatch:
         """Describes the clouds in a request and returns their data, which is not in it yet.
 
         Returns:
-            Pieces, one after the other; none if the request refers to shared memory that has them.
+            The bytes in pieces; none if the request refers to shared memory with them.
         """
         first, *others = self.clouds
         message = request.packed_cloud

@@ -89,22 +89,15 @@ def health(
 
 
 def memory(
-    connection: Connection,
-    trim: bool = False,
-    snapshot: Path | None = None,
-    timeout: float = 10.0,
-    as_json: bool = False,
+    connection: Connection, trim: bool = False, timeout: float = 10.0, as_json: bool = False
 ) -> None:
     """Show how the memory of a server's devices is used."""
     from farpoint.cli import memory as view
 
     with connection.connect(timeout) as client:
         if trim:
-            view.trim(client)
-        if snapshot is not None:
-            view.save_snapshot(client, snapshot)
-        else:
-            view.show(client.memory(), as_json=as_json)
+            view.trim(client, as_json=as_json)
+        view.show(client.memory(), as_json=as_json)
 
 
 def bench(connection: Connection, **values: Any) -> None:
@@ -141,14 +134,18 @@ _OPTIONS: dict[Command, Options] = {
     unload: {"name": ("NAME", "Name of the model."), "timeout": _TIMEOUT},
     info: {"file": ("FILE", "Cloud file; without one, the server."), **_COMMON},
     health: {"service": ("--service NAME", "Full name of a service (all)."), **_COMMON},
-    memory: {
-        "trim": ("--trim", "First make the server return cached memory."),
-        "snapshot": (
-            "--snapshot FILE",
-            "Save torch's memory snapshot, for https://pytorch.org/memory_viz.",
-        ),
-        **_COMMON,
-    },
+    memory: {"trim": ("--trim", "First make the server return cached memory."), **_COMMON},
+}
+_FIELDS: dict[Command, list[tuple[type, str | None]]] = {
+    sample: [
+        (arguments.SampleArguments, None),
+        (arguments.PointArguments, "points"),
+        (arguments.OutputArguments, "output"),
+        (arguments.ReadArguments, "input"),
+        (arguments.WorkArguments, "work"),
+    ],
+    bench: [(arguments.BenchArguments, None)],
+    info: [(arguments.ReadArguments, "input")],
 }
 _COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
@@ -177,14 +174,10 @@ def main(words: Sequence[str]) -> int:
 def _run(name: str, words: list[str], outer: dict[str, Any]) -> int:
     command = _COMMANDS[name]
     parser = Parser(f"farpoint {name}", inspect.cleandoc(command.__doc__ or ""))
-    if command is sample:
-        arguments.add_options(parser)
-    elif command is bench:
-        parser.add_options(arguments.BenchArguments, arguments.BENCH)
-    else:
+    if command in _OPTIONS:
         parser.add_options(command, _OPTIONS[command])
-    if command is info:
-        arguments.add_read_options(parser)
+    for kind, title in _FIELDS.get(command, ()):
+        parser.add_fields(kind, title)
     parser.add_connection()
     parsed = vars(parser.parse_intermixed_args(words))
     values = {name: value for name, value in parsed.items() if str(value) != argparse.SUPPRESS}

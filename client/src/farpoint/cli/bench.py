@@ -34,7 +34,7 @@ SAMPLE = "/farpoint.v1.SamplingService/Sample"
 FIRST_PER_S, FACTOR, REFINEMENTS = 10.0, 1.5, 3
 # A generator that is later than this share of the target measures itself.
 _MAX_LATE = 0.25
-# A call that takes longer than so many times the target is not waited for.
+# Timeout of a call, in multiples of the target.
 _PATIENCE = 20
 _SIZE = re.compile(r"(\d+):(\d+)(?::(\d+(?:\.\d+)?))?")
 
@@ -268,7 +268,7 @@ def _measure(
     rate: float,
     seed: int,
 ) -> Measured:
-    """As `offer`, on a channel of its own that has answered each kind once before."""
+    """Offers calls on a channel of its own, after one call of each kind."""
     shares = [kind.share for kind in kinds]
     arrivals = Arrivals.poisson(rate, arguments.seconds, shares, seed)
 
@@ -284,5 +284,4 @@ def _measure(
     try:
         return asyncio.run(main())
     except grpc.RpcError as error:
-        # A new one: only the text of an error crosses from one process to another.
-        raise type(found := from_rpc_error(error))(found.message) from None
+        raise from_rpc_error(error) from None

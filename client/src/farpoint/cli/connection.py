@@ -4,6 +4,7 @@ import argparse
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from farpoint._default import Connection
@@ -53,11 +54,17 @@ class Parser(argparse.ArgumentParser):
         """Adds the options of the connection."""
         self.add_options(Connection, _CONNECTION, "server")
 
+    def add_fields(self, target: type, title: str | None = None) -> None:
+        """Adds the options that the fields of a dataclass describe, without its bases'."""
+        own = inspect.get_annotations(target)
+        options = {f.name: f.metadata["option"] for f in fields(target) if f.name in own}
+        self.add_options(target, options, title)
+
     def add_options(
         self, target: Callable[..., Any], options: Options, title: str | None = None
     ) -> None:
         """Adds options for parameters of a function or class, with their types."""
-        hints, parameters = get_type_hints(target), inspect.signature(target).parameters
+        hints = get_type_hints(target)
         group = self.add_argument_group(title) if title else self
         for name, (words, text) in options.items():
             flags = [word for word in words.split() if word.startswith("-")]
@@ -67,9 +74,9 @@ class Parser(argparse.ArgumentParser):
                 keywords["metavar"] = values[0]
             if flags:
                 keywords["dest"] = name
-                keywords["required"] = parameters[name].default is inspect.Parameter.empty
             else:
-                self.usage = f"{self.usage} {keywords['metavar']}"
+                is_optional = keywords.get("nargs") == "?"
+                self.usage = f"{self.usage} {f'[{values[0]}]' if is_optional else values[0]}"
             group.add_argument(*(flags or [name]), help=text.replace("%", "%%"), **keywords)
 
     def error(self, message: str) -> NoReturn:

@@ -22,6 +22,9 @@ _WORDS = {
     "covering_radius": "--radius",
     "start_indices": "--start",
     "voxel_grid.voxel_size": "--voxel-size",
+    "voxel_size must": "--voxel-size must",
+    "radius must": "--radius must",
+    "seed must": "--seed must",
     "FARPOINT_MAX_MESSAGE_BYTES": "the server's --max-message-bytes",
 }
 

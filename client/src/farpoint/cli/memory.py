@@ -1,11 +1,9 @@
-"""`farpoint memory`: a server's memory as text or JSON; trims and snapshots."""
+"""`farpoint memory`: a server's memory as text or JSON, and trims."""
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from farpoint._client import Client
-from farpoint.errors import CloudFileError, FailedPreconditionError
 from farpoint.memory import DeviceMemory, Memory, Trim
 
 MIB = 1 << 20
@@ -16,28 +14,11 @@ def show(memory: Memory, *, as_json: bool) -> None:
     print(_as_json(memory) if as_json else _as_text(memory))
 
 
-def trim(client: Client) -> None:
+def trim(client: Client, *, as_json: bool) -> None:
     """Makes the server return cached memory and prints how much."""
     for done in client.trim_memory():
-        print(
-            f"{_name(done)}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
-        )
-
-
-def save_snapshot(client: Client, path: Path) -> None:
-    """Writes torch's snapshot; with several devices one file for each, named after it."""
-    devices = [device for device in client.memory(snapshots=True).devices if device.snapshot]
-    if not devices:
-        raise FailedPreconditionError("torch keeps snapshots of GPUs only; here is none")
-    for device in devices:
-        process = f"-{device.process}" if device.process else ""
-        name = f"{path.stem}-{device.device.replace(':', '')}{process}{path.suffix}"
-        target = path if len(devices) == 1 else path.with_name(name)
-        try:
-            target.write_bytes(device.snapshot)
-        except OSError as error:
-            raise CloudFileError(error.strerror or str(error), path=target) from error
-        print(f"{device.device} -> {target}: {len(device.snapshot)} bytes")
+        text = f"{_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
+        print(json.dumps(asdict(done)) if as_json else f"{_name(done)}: {text}")
 
 
 def _name(of: DeviceMemory | Trim) -> str:

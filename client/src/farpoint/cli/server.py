@@ -1,14 +1,15 @@
 """`farpoint info`, `health`, `models` and `load`.
 
-grpc.health.v1 Check has two one-field messages, packed by hand: generated code would register
-grpc/health/v1/health.proto a second time in a process that also uses grpcio-health-checking, whose
-newer versions need protobuf 7.
+The messages of grpc.health.v1 Check are sent as StringValue and Int32Value, which have the same
+bytes: generated code would register grpc/health/v1/health.proto a second time in a process that
+also uses grpcio-health-checking, whose newer versions need protobuf 7.
 """
 
 import json
 from dataclasses import asdict
 
 import grpc
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
@@ -63,26 +64,15 @@ def _check_health(connection: Connection, service: str, timeout: float) -> str:
     context = CallContext(timeout, connection.target)
     with open_channel(connection.target, connection.security()) as channel:
         check = channel.unary_unary(
-            _METHOD, request_serializer=_pack_request, response_deserializer=_unpack_response
+            _METHOD,
+            request_serializer=StringValue.SerializeToString,
+            response_deserializer=Int32Value.FromString,
         )
         try:
-            return str(check(service, **context.rpc_options()))
+            status = check(StringValue(value=service), **context.rpc_options()).value
         except grpc.RpcError as error:
             failure = context.failure(error)
             if isinstance(failure, NotFoundError):
                 return "SERVICE_UNKNOWN"
             raise failure from error
-
-
-def _pack_request(service: str) -> bytes:
-    """Field 1, a string of fewer than 128 bytes, whose length is then a single byte."""
-    name = service.encode()
-    if len(name) > 127:
-        raise ValueError(f"service must be a name of at most 127 bytes, got {len(name)}")
-    return b"\x0a" + bytes([len(name)]) + name if name else b""
-
-
-def _unpack_response(message: bytes) -> str:
-    """Field 1, an enum; absent where it is 0."""
-    status = message[1] if len(message) >= 2 and message[0] == 0x08 else 0
-    return _STATUS_NAMES[status] if status < len(_STATUS_NAMES) else str(status)
+    return _STATUS_NAMES[status] if 0 <= status < len(_STATUS_NAMES) else str(status)

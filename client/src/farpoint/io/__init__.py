@@ -64,7 +64,11 @@ def read_cloud(
 def read_with(path: Path, options: ReadOptions) -> Cloud:
     """Like `read_cloud`, with the options as one object."""
     with naming(path):
-        suffix = options.format or (".db3" if path.is_dir() else None)
+        suffix = options.format
+        if path.is_dir() and not suffix:
+            if not (path / "metadata.yaml").exists():
+                raise ValueError("expected a file or a rosbag2 folder with a metadata.yaml")
+            suffix = ".db3"
         cloud: Cloud = format_module(path, suffix).read(path, options)
         if not len(cloud):
             raise ValueError("the file holds 0 points")

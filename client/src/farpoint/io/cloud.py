@@ -1,6 +1,6 @@
 """`Cloud`: coordinates and attributes read from a file, whose rows can be written back."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,11 +29,11 @@ class Cloud:
     attributes: Mapping[str, Array]
     """Arrays with N rows each, by name."""
     source: Source | None = None
-    """For a cloud of a format that can be written back row by row."""
+    """The content of the file, if its format can be written row by row."""
     crs: str | None = None
-    """The coordinate reference system as WKT, where the file names one that way."""
+    """The coordinate reference system as WKT, if the file has it."""
     unit: str | None = None
-    """Of the coordinates, where the file or its format names one: "metre", "foot", "degree"."""
+    """Unit of the coordinates, if the file or its format names one: "metre", "foot", "degree"."""
     notes: tuple[str, ...] = ()
     """Parts of the file that are not in this cloud, in words: "left out: 12 faces"."""
 
@@ -48,25 +48,6 @@ class Cloud:
         """The rows as a new cloud, without the content of the file."""
         chosen = {name: values[rows] for name, values in self.attributes.items()}
         return Cloud(self.points[rows], chosen, crs=self.crs, unit=self.unit)
-
-
-class LazyColumns(Mapping[str, Array]):
-    """Arrays by name, computed on each access."""
-
-    def __init__(self, names: list[str], compute: Callable[[str], Array]) -> None:
-        self._names = names
-        self._compute = compute
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._compute(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 @dataclass(frozen=True)

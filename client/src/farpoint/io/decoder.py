@@ -17,8 +17,6 @@ from farpoint.errors import CloudFileError
 from farpoint.io import read_with, write_subset
 from farpoint.io.budget import limit_process
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.files import naming
-from farpoint.io.records import colors_of
 
 _START_SECONDS = 60.0
 # A message of a pipe has a length of 31 bits, and is copied.
@@ -38,7 +36,7 @@ class Bounds:
     seconds: float = 60.0
 
     def seconds_for(self, path: Path) -> float:
-        """For one step with a file."""
+        """Seconds for one step with a file."""
         size = path.stat().st_size if path.is_file() else 0
         return self.seconds * (1 + size / 100e6)
 
@@ -99,11 +97,6 @@ class Decoder:
         cloud: Cloud = self._ask("take", rows)["cloud"]
         return cloud
 
-    def colors(self) -> Array | None:
-        """Colors (N, 3) uint8 of the open file; None if it has none."""
-        colors: Array | None = self._ask("colors")["points"]
-        return colors
-
     def write(self, rows: Rows, paths: list[Path]) -> tuple[str, ...]:
         """Writes rows of the open file; returns notes about what was left out."""
         notes: tuple[str, ...] = self._ask("write", rows, paths)["notes"]
@@ -135,7 +128,7 @@ class Decoder:
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
         try:
-            if self._is_starting:  # which takes no time of the file's
+            if self._is_starting:  # not in the time of the file
                 if not pipe.poll(_START_SECONDS):
                     process.kill()
                 pipe.recv()
@@ -199,11 +192,6 @@ class Worker:
     def take(self, rows: Rows) -> None:
         """The rows as a cloud."""
         self._answer({"cloud": self._open().take(rows)})
-
-    def colors(self) -> None:
-        """Colors (N, 3) uint8, if the file has them."""
-        with naming(self._path):
-            self._answer({}, colors_of(self._open().attributes))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes those rows to each path; answers with notes about what was left out."""

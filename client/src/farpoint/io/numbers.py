@@ -10,7 +10,7 @@ COMMENTS = (b"#", b"//")
 
 
 def parse_table(lines: Sequence[bytes], separator: str | None = None) -> Array:
-    """(R, C) float64 of lines with as many numbers each; None separates by white space."""
+    """(R, C) float64 of lines of C numbers; None separates by white space."""
     if not lines:
         return np.empty((0, 0))
     try:
@@ -20,7 +20,7 @@ def parse_table(lines: Sequence[bytes], separator: str | None = None) -> Array:
             for cell in row:
                 if not is_number(cell):
                     text = cell.decode("utf-8", "replace")
-                    raise ValueError(f"{text!r} of point {i} is no number") from error
+                    raise ValueError(f"{text!r} of point {i} is not a number") from error
         raise
     if len(table) != len(lines):
         raise ValueError(f"expected {len(lines)} lines of numbers, got {len(table)}")
@@ -28,7 +28,7 @@ def parse_table(lines: Sequence[bytes], separator: str | None = None) -> Array:
 
 
 def split_cells(lines: Sequence[bytes], separator: str | None) -> list[list[bytes]]:
-    """The cells of each line without blanks around them; raises ValueError unless as many each."""
+    """The cells of each line without blanks around them; ValueError unless the counts agree."""
     mark = separator.encode() if separator else None
     rows = [[cell.strip() for cell in line.split(mark)] for line in lines]
     for i, row in enumerate(rows):
@@ -38,7 +38,7 @@ def split_cells(lines: Sequence[bytes], separator: str | None) -> list[list[byte
 
 
 def is_number(cell: bytes) -> bool:
-    """Whether a file means a number."""
+    """Whether a cell is a number."""
     try:
         float(cell)
     except ValueError:

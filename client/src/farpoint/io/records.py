@@ -19,11 +19,6 @@ _SPELLINGS = (
     ("points:0", "points:1", ("points:2",)),
     ("points_0", "points_1", ("points_2",)),
 )
-_COLOR_NAMES = (
-    ("red", "green", "blue"),
-    ("r", "g", "b"),
-    ("diffuse_red", "diffuse_green", "diffuse_blue"),
-)
 # One field with all three coordinates.
 _WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinates")
 
@@ -111,28 +106,3 @@ def unpack_color(attributes: dict[str, Array]) -> dict[str, Array]:
             blue_first = np.ascontiguousarray(packed).view(np.uint8).reshape(-1, 4)
             attributes[name] = blue_first[:, [2, 1, 0, 3][: len(name)]]
     return attributes
-
-
-def colors_of(attributes: Mapping[str, Array]) -> Array | None:
-    """(N, 3) uint8; None where the cloud has no colors, or the same one everywhere."""
-    values = _color_columns(attributes)
-    if values is None or (values == values[:1]).all():
-        return None
-    values = np.nan_to_num(values.astype(np.float32))
-    highest = float(values.max())
-    # LAS has 16 bits, of which many files use eight.
-    full = 1 if highest <= 1 else 255 if highest <= 255 else 65535
-    return np.clip(values * (255 / full), 0, 255).astype(np.uint8)
-
-
-def _color_columns(attributes: Mapping[str, Array]) -> Array | None:
-    by_name = {name.lower(): name for name in attributes}
-    for name in ("rgb", "rgba"):
-        if name in by_name and (wide := attributes[by_name[name]]).ndim == 2:
-            return wide[:, :3]
-    for names in _COLOR_NAMES:
-        if all(name in by_name for name in names):
-            columns = [attributes[by_name[name]] for name in names]
-            is_number = all(column.dtype.kind in "iuf" for column in columns)
-            return np.stack(columns, axis=1) if is_number else None
-    return None

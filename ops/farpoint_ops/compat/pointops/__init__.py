@@ -15,6 +15,7 @@ zero. Indices and distances carry no gradient.
 """
 
 import math
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,41 +26,7 @@ from farpoint_ops._arguments import check_tensor
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import in_parts, pairs_of_clouds, squared_pairs
 from farpoint_ops.fps import farthest_point_sample_ragged
-from farpoint_ops.interpolate import interpolate
-
-__all__ = [
-    "Aggregation",
-    "AttentionFusionStep",
-    "AttentionRelationStep",
-    "BallQuery",
-    "FarthestPointSampling",
-    "FurthestSampling",
-    "Grouping",
-    "Interpolation",
-    "KNNQuery",
-    "RandomBallQuery",
-    "Subtraction",
-    "aggregation",
-    "attention_fusion_step",
-    "attention_relation_step",
-    "ball_query",
-    "ball_query_and_group",
-    "batch2offset",
-    "farthest_point_sampling",
-    "furthestsampling",
-    "grouping",
-    "grouping2",
-    "interpolation",
-    "interpolation2",
-    "knn_query",
-    "knn_query_and_group",
-    "knnquery",
-    "offset2batch",
-    "query_and_group",
-    "queryandgroup",
-    "random_ball_query",
-    "subtraction",
-]
+from farpoint_ops.gather import interpolate
 
 # Distance of a neighbor that does not exist, as in the originals.
 _MISSING = 1e5
@@ -379,7 +346,6 @@ AttentionFusionStep = Applied(attention_fusion_step)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from farpoint_ops.compat.pointops.batched import __all__ as batched_names
-
-        where = f": it is in {__name__}.batched" if name in batched_names else ""
+        batched = import_module(f"{__name__}.batched")
+        where = f": it is in {__name__}.batched" if hasattr(batched, name) else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}")

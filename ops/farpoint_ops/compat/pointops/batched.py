@@ -8,39 +8,17 @@ Indices are int32. Indices, distances and counts carry no gradient; features and
 
 from torch import Tensor, nn
 
-from farpoint_ops.compat._batched import Applied, GroupAll, nearest, query_and_group
-from farpoint_ops.compat.pointnet2 import ball_query as ballquery
-from farpoint_ops.compat.pointnet2 import furthest_point_sample as furthestsampling
-from farpoint_ops.compat.pointnet2 import gather_operation as gathering
-from farpoint_ops.compat.pointnet2 import grouping_operation as grouping
-from farpoint_ops.compat.pointnet2 import three_interpolate as interpolation
-from farpoint_ops.compat.pointnet2 import three_nn as nearestneighbor
+from farpoint_ops.compat import pointnet2
+from farpoint_ops.compat._batched import Applied, nearest, query_and_group
+from farpoint_ops.compat._batched import GroupAll as GroupAll
 from farpoint_ops.gather import group_points
 
-__all__ = [
-    "BallQuery",
-    "FurthestSampling",
-    "Gathering",
-    "GroupAll",
-    "Grouping",
-    "GroupingInt",
-    "Interpolation",
-    "KNNQuery",
-    "KNNQueryNaive",
-    "KNNQuery_Heap",
-    "NearestNeighbor",
-    "QueryAndGroup",
-    "ballquery",
-    "furthestsampling",
-    "gathering",
-    "grouping",
-    "grouping_int",
-    "interpolation",
-    "knnquery",
-    "knnquery_heap",
-    "knnquery_naive",
-    "nearestneighbor",
-]
+ballquery = pointnet2.ball_query
+furthestsampling = pointnet2.furthest_point_sample
+gathering = pointnet2.gather_operation
+grouping = pointnet2.grouping_operation
+interpolation = pointnet2.three_interpolate
+nearestneighbor = pointnet2.three_nn
 
 
 def grouping_int(features: Tensor, idx: Tensor) -> Tensor:
@@ -88,11 +66,11 @@ class QueryAndGroup(nn.Module):
 
 knnquery = knnquery_naive = knnquery_heap
 
-FurthestSampling = Applied(furthestsampling)
-Gathering = Applied(gathering)
-Grouping = Applied(grouping)
+FurthestSampling = pointnet2.FurthestPointSampling
+Gathering = pointnet2.GatherOperation
+Grouping = pointnet2.GroupingOperation
 GroupingInt = Applied(grouping_int)
-NearestNeighbor = Applied(nearestneighbor)
-Interpolation = Applied(interpolation)
-BallQuery = Applied(ballquery)
+NearestNeighbor = pointnet2.ThreeNN
+Interpolation = pointnet2.ThreeInterpolate
+BallQuery = pointnet2.BallQuery
 KNNQuery = KNNQuery_Heap = KNNQueryNaive = Applied(knnquery_heap)

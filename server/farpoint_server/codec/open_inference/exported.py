@@ -53,7 +53,7 @@ class ParsedExportedRequest:
     lengths: Int64s
     """Shape (B,); adds up to P."""
     outputs: Sequence[str]
-    """Those that are wanted, in their order."""
+    """Names of the requested outputs, in order."""
 
 
 def tensor_sizes(specs: Sequence[TensorSpec]) -> Sizes:
@@ -109,7 +109,7 @@ def serialize_exported_response(
     """The response with the requested outputs, in that order.
 
     Rows have a first dimension of clouds where the points have one. Rows per sample whose number
-    differs between the clouds lie end to end instead; an output of the model has their numbers.
+    differs between clouds are concatenated instead; an output of the model has their numbers.
     """
     has_clouds = is_batched(request, manifest.points.name)
     types = {spec.name: dtype_named(spec.dtype).inference for spec in manifest.outputs}

@@ -1,22 +1,17 @@
-"""ModelInferRequest messages: data of tensors, raw or typed, is cut out of the received bytes."""
+"""ModelInferRequest messages: raw data of tensors is cut out of the received bytes."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import wire
-from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
+from farpoint_server.codec.wire import Buffer, UnusualError, walk
 from farpoint_server.codec.wire_limits import limits_of
 
-_Request, _Input, _Contents = (
-    pb.ModelInferRequest,
-    pb.ModelInferRequest.InferInputTensor,
-    pb.InferTensorContents,
-)
-# Elements of one type, whose packed bytes are those of a raw tensor.
-_FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
+_Request, _Contents = pb.ModelInferRequest, pb.InferTensorContents
+# Their packed bytes are those of a raw tensor.
+_FLOATS = ("fp32_contents", "fp64_contents")
 _check = limits_of(_Request)
 
 
@@ -27,16 +22,11 @@ class InferMessage(NamedTuple):
     """Without what was cut out."""
     raw: tuple[Buffer, ...]
     """Its `raw_input_contents`, wherever they are."""
-    typed: Mapping[int, tuple[str, Buffer]]
-    """By the place of an input: name of the field of its contents, and the elements as bytes."""
     size: int
     """Of the whole message in bytes."""
 
     def typed_contents(self, index: int, field: str, dtype: "np.dtype[np.generic]") -> Buffer:
         """The elements of an input in one field of its contents, as bytes; none if it is empty."""
-        if index in self.typed:
-            name, data = self.typed[index]
-            return data if name == field else b""
         contents = self.request.inputs[index].contents
         if field not in _FLOATS:
             return np.array(getattr(contents, field), dtype).tobytes()
@@ -61,40 +51,16 @@ def read_infer_message(raw: bytes) -> InferMessage:
 
 def whole(request: pb.ModelInferRequest, size: int = 0) -> InferMessage:
     """A request without cut-out data, of `size` bytes."""
-    return InferMessage(request, tuple(request.raw_input_contents), {}, size)
+    return InferMessage(request, tuple(request.raw_input_contents), size)
 
 
 def _split(message: memoryview) -> InferMessage:
     kept: list[Buffer] = []
     raw: list[Buffer] = []
-    typed: dict[int, tuple[str, Buffer]] = {}
-    inputs = 0
     for number, begin, inside, end in walk(message):
         if number == _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER and inside > begin:
             raw.append(message[inside:end])
-            continue
-        if number == _Request.INPUTS_FIELD_NUMBER and inside > begin:
-            found = _cut_contents(message[inside:end])
-            if found is not None:
-                rest, field, data = found
-                typed[inputs] = field, data
-                kept += length_delimited(number, [rest])
-            inputs += 1
-            if found is not None:
-                continue
-        kept.append(message[begin:end])
+        else:
+            kept.append(message[begin:end])
     request = wire.read_message(b"".join(kept), _Request, _check)
-    return InferMessage(request, tuple(raw), typed, len(message))
-
-
-def _cut_contents(tensor: memoryview) -> tuple[bytes, str, memoryview] | None:
-    """An input without its contents, and these, if they are floats and nothing else."""
-    try:
-        rest, contents = cut(tensor, _Input.CONTENTS_FIELD_NUMBER)
-        ((number, begin, inside, end),) = walk(contents)
-    except (UnusualError, ValueError):
-        return None
-    name = _Contents.DESCRIPTOR.fields_by_number.get(number)
-    if name is None or name.name not in _FLOATS or inside == begin:
-        return None
-    return rest, name.name, contents[inside:end]
+    return InferMessage(request, tuple(raw), len(message))

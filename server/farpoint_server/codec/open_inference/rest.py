@@ -1,10 +1,10 @@
 """The REST form of Open Inference requests and responses, with Triton's binary data extension.
 
-A body is a JSON object, and behind it the binary data of those tensors that have it, in order. From
-the object on, a request is as one that came over gRPC.
+A body is a JSON object, followed by the binary data of those tensors that have it, in order. The
+request that it makes is handled as over gRPC.
 
-Types are checked before anything is made of a value: numpy would make an array of strings as wide
-as the longest of them, which is gigabytes for a body of some hundred kilobytes.
+Types are checked before numpy sees a value: it would make an array of strings as wide as the
+longest, which is gigabytes for a body of some hundred kilobytes.
 """
 
 import json
@@ -21,14 +21,13 @@ from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.codec.wire_limits import MAX_INPUTS, MAX_OUTPUTS
 from farpoint_server.errors import InvalidRequestError, quoted
 
-# Numbers of JSON take some thirty times their size while they are read, and a tenth of a second of
-# the whole interpreter for each of these.
+# Parsing takes thirty times the size of the JSON in memory, and holds the GIL for 0.1 s here.
 MAX_BYTES = 1 << 20
-# In the JSON of a response, which takes as long.
+# Of a response, whose JSON takes as long.
 MAX_NUMBERS = 1 << 17
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
-# By numpy's kind of the elements: which values of JSON they are made of.
+# Types of JSON values, by numpy's kind of the elements.
 _ELEMENTS: Mapping[str, set[type]] = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
 ALL_BINARY = "binary_data_output"
 _RAW = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
@@ -41,8 +40,8 @@ def read_rest_request(
     """The request of a body, and the data of its inputs, which may be views of the body.
 
     Args:
-        model: Name of the model, which the URL has.
-        version: Its version there; empty for the server's choice.
+        model: Name of the model in the URL.
+        version: Its version in the URL; empty for the server's choice.
         body: The whole body.
         json_size: The header Inference-Header-Content-Length; None without it.
     """

@@ -22,11 +22,11 @@ POINTS = "points"
 POINT_TYPES = tuple(dtype.inference for dtype in POINT_DTYPES)
 SHARED_MEMORY = "shared_memory_region"
 CLASSIFICATION = "classification"
-# Parameters of a request: whether its outputs have parameters `crc32c` as of farpoint.v1, and the
-# response such as Timings has fields.
+# Parameters of a request: whether outputs have the parameter `crc32c`, as in farpoint.v1, and the
+# response the fields of Timings.
 CHECKSUMS, TIMINGS = "return_checksums", "return_timings"
 Sizes = Mapping[str, tuple[str, Sequence[int]]]
-"""Datatype and shape of each input or output for one cloud, -1 where any size will do."""
+"""Datatype and shape of each input or output for one cloud; -1 is any size."""
 
 
 def parse_inputs(
@@ -170,9 +170,8 @@ def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[s
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
     tensor = message.request.inputs[index]
-    is_typed = index in message.typed or tensor.contents.ByteSize() > 0
     if message.raw:
-        if is_typed:
+        if tensor.contents.ByteSize():
             raise InvalidRequestError(
                 f"{field}.contents", "none with raw_input_contents", "elements"
             )

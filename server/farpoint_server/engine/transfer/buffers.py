@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 Array = npt.NDArray[Any]
-# As torch and the driver align what they give out; the kernels load wide.
+# As torch and the driver align memory: kernels use wide loads.
 ALIGNMENT = 256
 
 
@@ -55,7 +55,7 @@ def fill(target: Array, parts: Sequence[Array]) -> None:
         begin += len(part)
 
 
-# Smaller ones would only be too small for the next batch.
+# Smaller buffers would be too small for the next batch.
 MIN_BYTES = 1 << 16
 
 
@@ -70,9 +70,11 @@ class PinnedBuffer:
 class PinnedBufferPool:
     """A bounded pool of buffers of power-of-two sizes; not thread-safe.
 
+    torch caches pinned memory too, but aborts the process if some is freed after the device failed.
+
     Args:
-        pinned: Makes one of a size in bytes.
-        most: How many there may be, in use and idle together.
+        pinned: Allocates a buffer of a size in bytes.
+        most: Maximum number of buffers, in use and idle.
     """
 
     def __init__(self, pinned: Callable[[int], Tensor], most: int) -> None:
@@ -121,7 +123,7 @@ class PinnedBufferPool:
 
     def _new(self, size: int) -> PinnedBuffer:
         if self.count == self._most:
-            # None of the idle ones is large enough, so the smallest is missed least.
+            # No idle buffer is large enough: the smallest makes room.
             self._idle.remove(min(self._idle, key=lambda buffer: buffer.size))
         rounded = max(MIN_BYTES, 1 << max(0, size - 1).bit_length())
         return PinnedBuffer(rounded, self._pinned(rounded))

@@ -24,19 +24,17 @@ class DeviceStream(Enum):
 class CudaDevice:
     """Two streams in addition to the process's current one.
 
-    That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
-    do not wait for it by themselves. Nothing here waits for the whole device, or a whole stream.
+    The current stream computes, so that the allocator has one pool for kernels; torch's streams do
+    not wait for it implicitly. Nothing here synchronizes the device or a stream.
 
     Args:
-        device: The GPU.
-        passes_others: Whether it computes on a stream of its own instead, whose blocks the GPU
-            starts before those of the stream that everything else uses.
+        high_priority: Whether it computes on a stream of higher priority instead.
     """
 
-    def __init__(self, device: torch.device, *, passes_others: bool = False) -> None:
+    def __init__(self, device: torch.device, *, high_priority: bool = False) -> None:
         self._device = device
         compute = torch.cuda.default_stream(device)
-        if passes_others:
+        if high_priority:
             compute = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         self._streams = {
             DeviceStream.UPLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
@@ -82,7 +80,7 @@ class CudaDevice:
 
     def record(self, stream: DeviceStream) -> torch.cuda.Event:
         """An event after everything queued on a stream so far."""
-        # Blocking: the thread that waits sleeps, where it would otherwise spin on a core.
+        # Blocking: a waiting thread sleeps instead of spinning.
         event: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._streams[stream])
         return event

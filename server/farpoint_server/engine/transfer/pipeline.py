@@ -1,14 +1,13 @@
 """Asynchronous transfers of batches to a GPU and back: stage, upload, launch, download, complete.
 
 The engine's thread does the first four, none of which waits for the GPU: it fills a pinned buffer
-with the inputs, and puts a copy, a launch and a copy back into three streams that events tie. A
+with the inputs, and queues a copy, a launch and a copy back on three streams, ordered by events. A
 second thread completes each transfer: it sleeps until the copy back is done. So while the kernels
-of one batch run, the next one is staged and uploaded and the one before is downloaded and answered.
+of one batch run, the next is staged and uploaded, and the previous one downloaded and answered.
 
-A user of memory on several streams must register them with the allocator, or keep the memory until
-all of them are done with it. We keep it: a transfer holds its buffers, inputs and outputs until it
-is complete, which is after their last use on any stream. Nothing is then left to be tracked by
-events inside the allocator, whose waiting blocks would count as neither free nor live.
+Memory that several streams use must be registered with the allocator (`record_stream`) or kept
+until all of them are done. We keep it: a transfer holds its buffers, inputs and outputs until it is
+complete. Blocks that wait for events in the allocator would count as neither free nor live.
 """
 
 import threading
@@ -35,7 +34,7 @@ from farpoint_server.engine.transfer.buffers import (
 )
 from farpoint_server.engine.transfer.cuda import CudaDevice, DeviceStream, Kernel
 
-# One batch computes, and one is copied. A third would only wait.
+# One batch computes while another is copied. A third would only wait.
 DEPTH = 2
 BUFFERS_PER_TRANSFER = 2
 
@@ -62,9 +61,7 @@ class Pipeline:
     """At most two batches in flight on one device. `submit` belongs to the engine's thread.
 
     Args:
-        device: The GPU.
-        hold: Keeps trims away from the batch that calls it, until what it returns is called.
-        name: Of the thread that completes transfers.
+        hold: Keeps trims away from the calling batch until the returned function is called.
     """
 
     def __init__(self, device: CudaDevice, hold: Hold, name: str = "transfer") -> None:
@@ -72,12 +69,12 @@ class Pipeline:
         self._hold = hold
         self._buffers = PinnedBufferPool(device.pinned, BUFFERS_PER_TRANSFER * DEPTH)
         self._submitted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        # Held while anything is submitted or completed: what a batch allocates is measured, and
-        # must not be mixed up with what another one frees.
+        # Held during a submission or completion: what a batch allocates is measured apart from
+        # what another one frees.
         self._changed = threading.Condition()
         self.in_flight = 0
         """Batches that are submitted and still hold memory."""
-        # A GPU that hangs does not keep the process.
+        # A daemon: a GPU that hangs does not keep the process alive.
         threading.Thread(target=self._complete_all, name=name, daemon=True).start()
 
     def submit(
@@ -98,7 +95,7 @@ class Pipeline:
         """
         self.wait(DEPTH - 1)
         answer: Future[T] = Future()
-        # What was submitted is completed, whether or not a caller still waits.
+        # Completed even if the caller has left.
         answer.set_running_or_notify_cancel()
         with self._changed:
             transfer = self._begin(inputs, kernel)
@@ -168,7 +165,7 @@ class Pipeline:
     def _complete_all(self) -> None:
         while (complete := self._submitted.get()) is not None:
             complete()
-            # Else the request would be kept until the next one is complete.
+            # Else it keeps the request alive until the next one is complete.
             del complete
 
     def _complete(
@@ -190,7 +187,7 @@ class Pipeline:
         assert transfer.done is not None
         assert transfer.target is not None
         transfer.done.synchronize()
-        # Copied once more: callers keep their answers, and the buffer is for the next batch.
+        # Copied, since the buffer is reused and callers keep their answers.
         return [
             np.array(self._device.array(view))
             for view in self._views(transfer.target.memory, transfer)

@@ -16,7 +16,7 @@ from farpoint_server import request_context, version
 from farpoint_server.codec.encode import decode_encode_request
 from farpoint_server.codec.open_inference import encoder, exported, fps
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
-from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.models.program import LoadedProgram, ProgramWork
@@ -24,6 +24,7 @@ from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
+from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.handlers import (
     Answer,
     Context,
@@ -32,7 +33,7 @@ from farpoint_server.transport.handlers import (
     refusals,
     unary_methods,
 )
-from farpoint_server.transport.limits import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 EXTENSIONS = (
@@ -84,11 +85,9 @@ class OpenInferenceServicer:
         self, message: InferMessage, arrived: float, timeout_s: float | None
     ) -> pb.ModelInferResponse:
         """The response to a message; raises ServiceError."""
-        request, most = message.request, self.pipeline.limits.message_bytes
+        request = message.request
         model = self.repository.find(request.model_name, request.model_version)
-        if message.size > most:
-            expected = f"a message of at most {most} bytes"
-            raise InvalidRequestError("raw_input_contents", expected, f"{message.size} bytes")
+        check_message_size(message.size, self.pipeline.limits)
         timeout_s = _least_timeout(request, timeout_s)
         limits = self.model_limits
         if model is None:

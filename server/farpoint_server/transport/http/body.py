@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.scheduling.admission import Admission, Reservation
+from farpoint_server.transport.admission import Admission, Reservation
 
 # Unpacked at a time: some milliseconds.
 PIECE_BYTES = 1 << 20
@@ -108,7 +108,7 @@ class Body:
             except zlib.error as error:
                 raise InvalidRequestError("request", "a body in gzip", str(error)) from error
             packed = unpacker.unconsumed_tail
-            if not part and not packed and not unpacker.eof:
+            if not (part or packed or unpacker.eof):
                 raise InvalidRequestError("request", "a body in gzip", "a part of one")
             size += len(part)
             if size > most:

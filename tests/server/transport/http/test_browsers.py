@@ -178,7 +178,7 @@ async def test_other_verbs_are_not_allowed(page):
     assert (status, headers["allow"], body) == (405, "GET, HEAD", b"")
 
 
-async def test_a_server_without_a_page_says_not_found(tmp_path):
+async def test_a_server_without_a_page_answers_not_found(tmp_path):
     app = PageApp(tmp_path / "absent")
     assert not app.is_there
     assert (await ask(app)).body == b"Not Found"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from types import SimpleNamespace
 
 import pytest
 from grpc_health.v1 import health_pb2
@@ -16,7 +15,7 @@ from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
@@ -184,49 +183,43 @@ async def test_a_server_that_stops_closes_connections_and_its_port(served):
         await served()
 
 
-async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
+async def test_the_time_for_an_answer_begins_with_it(served, clock):
     """And grows with what was read of it, not of one before."""
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
     reader, writer = await served(GET + b"GET")
     assert b"200" in await reader.readline()
     (one,) = served.state.connections
-    one.close_if_late(now.s)
-    now.s += connection.HEADER_TIMEOUT_S
-    one.close_if_late(now.s)
+    one.close_if_late(clock.s)
+    clock.s += connection.HEADER_TIMEOUT_S
+    one.close_if_late(clock.s)
     assert not one.transport.is_closing()
-    now.s += 0.001
-    one.close_if_late(now.s)
+    clock.s += 0.001
+    one.close_if_late(clock.s)
     assert one.transport.is_closing()
     writer.close()
 
 
-async def test_between_requests_a_connection_may_be_silent_for_longer(served, monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
+async def test_between_requests_a_connection_may_be_silent_for_longer(served, clock):
     reader, writer = await served(GET)
     assert b"200" in await reader.readline()
     (one,) = served.state.connections
     for _ in range(2):
-        now.s += 10 * connection.HEADER_TIMEOUT_S
-        one.close_if_late(now.s)
+        clock.s += 10 * connection.HEADER_TIMEOUT_S
+        one.close_if_late(clock.s)
     assert not one.transport.is_closing()
     assert one.timeout_keep_alive == connection.KEEP_ALIVE_S > 60
     writer.close()
 
 
-async def test_the_time_for_a_body_begins_when_it_is_looked_at_first(served, monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
+async def test_the_time_for_a_body_begins_when_it_is_looked_at_first(served, clock):
     _, writer = await served(POST % (b"read", b"Content-Length: 9\r\n\r\nabc"))
     while not served.state.tasks:
         await asyncio.sleep(0)
     (one,) = served.state.connections
-    now.s += 10 * connection.TRANSFER_TIMEOUT_S
-    one.close_if_late(now.s)
+    clock.s += 10 * connection.TRANSFER_TIMEOUT_S
+    one.close_if_late(clock.s)
     assert not one.transport.is_closing()
-    now.s += connection.TRANSFER_TIMEOUT_S + 0.001
-    one.close_if_late(now.s)
+    clock.s += connection.TRANSFER_TIMEOUT_S + 0.001
+    one.close_if_late(clock.s)
     assert one.transport.is_closing()
     writer.close()
 

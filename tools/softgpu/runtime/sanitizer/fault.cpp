@@ -1,5 +1,4 @@
-#include "sanitizer/fault.h"
-
+// SIGSEGV: a host that touches a device's memory, or pinned memory that a copy still uses.
 #include <execinfo.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -63,6 +62,14 @@ void change(const void* pointer, size_t bytes, bool writes, int by) {
 void write_stack() {
   void* frames[48];
   backtrace_symbols_fd(frames, backtrace(frames, 48), log_descriptor());
+}
+
+// What is pending at a pinned byte: 0 nothing, 1 a copy from it, 2 a copy to it.
+int pending_at(uintptr_t address) {
+  int pending = 0;
+  for (const Range& range : pending_ranges)
+    if (address >= range.begin && address < range.end) pending = range.writes ? 2 : pending | 1;
+  return pending;
 }
 
 // A page of pinned memory that is closed for now: opened, and reported if these bytes are in use.
@@ -134,13 +141,6 @@ void guard_pinned(const void* begin, size_t bytes, bool writes) {
 
 void release_pinned(const void* begin, size_t bytes, bool writes) {
   change(begin, bytes, writes, -1);
-}
-
-int pending_at(uintptr_t address) {
-  int pending = 0;
-  for (const Range& range : pending_ranges)
-    if (address >= range.begin && address < range.end) pending = range.writes ? 2 : pending | 1;
-  return pending;
 }
 
 }  // namespace softgpu

@@ -5,44 +5,39 @@ import re
 from dataclasses import dataclass, field
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.arguments import ReadArguments, SampleArguments
+from farpoint.cli.arguments import ReadArguments, SampleArguments, check_positive
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds
 
-# More decoders than that have the server wait for none, and the disk for all.
+# With more decoders all wait for the disk.
 _MAX_WORKERS = 4
 # Of the memory that is available, for all decoders together.
 _DECODER_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Amount:
-    """Number of points to choose, or a share of those that may be chosen."""
-
-    count: int | None = None
-    share: float = 1.0
-
-    def of(self, points: int) -> int:
-        """The number for a cloud; of a share at least one."""
-        return max(1, round(points * self.share)) if self.count is None else self.count
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options(SampleArguments):
-    """The checked command line; `sampling` is the method, None for farthest points."""
+    """The checked command line."""
 
-    amount: Amount = field(init=False)
+    amount: int | float = field(init=False)
+    """The number of samples, or as a float the share of the points that may be chosen."""
     sampling: Method | None = field(init=False)
+    """The method; None for farthest points."""
     covering_radius: float | None = field(init=False)
     workers: int = field(init=False)
     read: ReadOptions = field(init=False)
     bounds: Bounds = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise InvalidArgumentError(f"--jobs must be 1 or more, got {self.jobs}", field="jobs")
+        for flag, value in (
+            ("--jobs", self.jobs),
+            ("--decoder-memory", self.decoder_memory),
+            ("--decoder-seconds", self.decoder_seconds),
+        ):
+            if value is not None:
+                check_positive(flag, value)
         workers = self.jobs or min(os.cpu_count() or 1, _MAX_WORKERS)
         method = _method(self)
         vars(self).update(  # the class is frozen
@@ -71,25 +66,24 @@ class Options(SampleArguments):
         return not isinstance(self.sampling, RandomSampling | VoxelGrid)
 
 
-def parse_amount(text: str) -> Amount:
-    """`1024` or `5%`; raises InvalidArgumentError for anything else."""
+def _amount(given: SampleArguments) -> int | float:
+    text, is_grid = given.samples, given.method == "voxel-grid"
+    if text is None:
+        if given.radius is None and not is_grid:
+            raise InvalidArgumentError(
+                "the number of points is missing: give -m or --radius", field="m"
+            )
+        return 1.0
+    if is_grid:
+        raise InvalidArgumentError(
+            "-m must be left out with --method voxel-grid: --voxel-size decides", field="m"
+        )
     share = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*%", text)
     if share and 0 < float(share[1]) <= 100:
-        return Amount(share=float(share[1]) / 100)
+        return float(share[1]) / 100
     if re.fullmatch(r"[+-]?\d+", text):
-        return Amount(count=int(text))
+        return int(text)
     raise InvalidArgumentError(f"-m must be a number or a share like 5%, got {text!r}", field="m")
-
-
-def _amount(given: SampleArguments) -> Amount:
-    is_grid = given.method == "voxel-grid"
-    if given.samples is not None:
-        if is_grid:
-            raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
-        return parse_amount(given.samples)
-    if given.radius is None and not is_grid:
-        raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
-    return Amount()
 
 
 def _method(given: SampleArguments) -> Method | None:
@@ -137,8 +131,4 @@ def _memory_bytes(gigabytes: float | None, workers: int) -> int:
     """Memory of each decoder; 0 if the machine's memory is unknown."""
     if gigabytes is None:
         return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
-    if gigabytes <= 0:
-        raise InvalidArgumentError(
-            f"--decoder-memory must be above 0, got {gigabytes:g}", field="decoder_memory"
-        )
     return int(gigabytes * 1e9)

@@ -2,13 +2,27 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from farpoint.cli.sample.inputs import STDIN, Input, expand
 from farpoint.cli.sample.options import Options
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.files import check_target, naming
-from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name
+from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name, is_cloud_file
+
+STDIN = STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file to read.
+
+    Attributes:
+        location: a path or "-".
+        relative: where its output goes within a folder.
+    """
+
+    location: str
+    relative: PurePosixPath
 
 
 @dataclass(frozen=True)
@@ -17,15 +31,13 @@ class Task:
 
     Attributes:
         output: a path; None is JSON lines on stdout, or no more than indices or a picture.
-        to_stdout: whether the rows go there.
         picture: where to draw.
-        problem: why it cannot be done; the other tasks are.
+        problem: why it is not done; the other tasks are done.
         label: the name of the files next to the output; None is the output's name.
     """
 
     source: Input
     output: str | None
-    to_stdout: bool = False
     picture: Path | None = None
     problem: str | None = None
     label: str | None = None
@@ -48,8 +60,8 @@ def plan_tasks(options: Options) -> list[Task]:
     """The files to read and to write."""
     _check(options)
     words, output = options.inputs, options.output
-    inputs = _without_outputs(expand(words, options.recursive), words, output)
-    if output == "-":
+    inputs = _without_outputs(_expand(words, options.recursive), words, output)
+    if output == STDOUT:
         return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
     if output is not None and not into_folder:
@@ -72,13 +84,35 @@ def _check(options: Options) -> None:
         raise InvalidArgumentError("standard input can be read once", field="inputs")
     if has_stdin and options.read.format is None:
         raise InvalidArgumentError(
-            "standard input has no suffix: say its format, as in --format .las", field="format"
+            "standard input has no suffix: name its format, as in --format .las", field="format"
         )
     if not (options.output or options.picture or (options.indices and not has_stdin)):
         raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes next to files",
+            "the output is missing: give -o OUT, --picture OUT.png, or --indices for files",
             field="output",
         )
+
+
+def _expand(words: list[str], recursive: bool) -> list[Input]:
+    """The distinct input files; those of a folder in order of name."""
+    found = [one for word in words for one in _expand_one(word, recursive)]
+    return list({one.location: one for one in found}.values()) if len(words) < len(found) else found
+
+
+def _expand_one(word: str, recursive: bool) -> list[Input]:
+    if word == STDIN:
+        return [Input(STDIN, PurePosixPath("stdin"))]
+    path = Path(word)
+    if not word:  # which pathlib takes for the current folder
+        raise InvalidArgumentError("IN must be a file, a folder or -, got ''", field="inputs")
+    if path.is_dir() and not (path / "metadata.yaml").exists():  # no recording of ROS
+        pattern = "**/*" if recursive else "*"
+        inside = sorted(p for p in path.glob(pattern) if p.is_file() and is_cloud_file(p))
+        if not inside:
+            hint = "" if recursive else " (-r looks in its folders too)"
+            raise CloudFileError(f"no cloud files in this folder{hint}", path=path)
+        return [Input(str(p), PurePosixPath(p.relative_to(path).as_posix())) for p in inside]
+    return [Input(word, PurePosixPath(path.name))]
 
 
 def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
@@ -102,7 +136,7 @@ def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
         raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
     if options.indices or options.as_json:
         raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
-    return Task(inputs[0], None, to_stdout=True, picture=options.picture)
+    return Task(inputs[0], None, picture=options.picture)
 
 
 def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
@@ -134,7 +168,7 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
 
 
 def _with_problem(task: Task, options: Options) -> Task:
-    """Notes about data that the output's format cannot hold."""
+    """The task, with a problem if nothing writes its output."""
     if task.output is None:
         return task
     source, target = Path(task.source.location), Path(task.output)

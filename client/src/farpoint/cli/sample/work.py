@@ -1,27 +1,45 @@
 """Processing of one file, from reading to its line, on one thread with one decoder."""
 
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from farpoint._rpcs.methods import VoxelGrid
 from farpoint._types import Array
-from farpoint.cli.sample.choose import Choice, choose
-from farpoint.cli.sample.inputs import local_copy
 from farpoint.cli.sample.options import Options
-from farpoint.cli.sample.plan import Task
+from farpoint.cli.sample.plan import STDIN, STDOUT, Input, Task
 from farpoint.errors import CloudFileError, InvalidArgumentError
-from farpoint.io.cloud import Cloud
+from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.decoder import Decoder, Opened
+from farpoint.io.files import naming
 from farpoint.io.records import columns_of
+from farpoint.results import Sample
 
 if TYPE_CHECKING:
     from farpoint._client import Client
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows chosen from a cloud, in order of choice.
+
+    Attributes:
+        rows: (m,) int64.
+        radius: the covering radius; None where it is not measured.
+        sample: the server's; None where every row is chosen.
+    """
+
+    rows: Rows
+    radius: float | None
+    sample: Sample | None = None
 
 
 def sample_file(
@@ -35,17 +53,33 @@ def sample_file(
     if task.problem is not None:
         raise CloudFileError(task.problem)
     notes: tuple[str, ...] = ()
-    with _naming(task), local_copy(task.source, options.read.format) as path:
+    with _naming(task), _local_copy(task.source, options.read.format) as path:
         opened = decoder.open(path, options.read)
         choice = _choose(client, opened.points, options, limit)
-        if task.to_stdout:
+        if options.output == STDOUT:
             _print_rows(decoder.take(choice.rows), choice)
         if task.output is not None or options.indices:
             notes = _write(decoder, task, choice, options)
         if task.picture is not None:
-            _draw(decoder, opened, choice, task.picture)
+            _draw(opened, choice, task.picture)
     render = _as_json if options.as_json else _as_text
-    return "" if task.to_stdout else render(task, opened, choice, opened.notes + notes)
+    return "" if options.output == STDOUT else render(task, opened, choice, opened.notes + notes)
+
+
+@contextmanager
+def _local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
+    """A path that decoders can open: the input's own, or that of a copy of standard input."""
+    if source.location != STDIN:
+        yield Path(source.location)
+        return
+    with tempfile.TemporaryDirectory(prefix="farpoint-") as folder:
+        path = Path(folder) / f"stdin{suffix or ''}"
+        with naming(Path(STDIN)), path.open("wb") as stream:
+            shutil.copyfileobj(sys.stdin.buffer, stream)
+        try:
+            yield path
+        except CloudFileError as error:  # the caller does not know the copy's name
+            raise CloudFileError(str(error).replace(str(path), STDIN)) from error
 
 
 def _choose(client: "Client", points: Array, options: Options, limit: int) -> Choice:
@@ -55,7 +89,74 @@ def _choose(client: "Client", points: Array, options: Options, limit: int) -> Ch
             "(--max-request-points of farpoint-server)",
             field="points",
         )
-    return choose(client, points, options)
+    rows = _candidates(points, options)
+    m: int | None = _amount(len(rows), options)
+    if m == len(rows) and options.all_if_fewer and options.is_counted:
+        return Choice(rows, 0.0)
+    if isinstance(options.sampling, VoxelGrid):
+        m = None
+    start = _start(rows, options)
+    policy: Literal["ignore", "reject"] = "ignore" if options.ignores_nonfinite else "reject"
+    if options.skip_zero:  # the others are not sent, and all that are sent are finite
+        points, policy = points[rows], "reject"
+    elif options.has_start:
+        start = int(rows[start])
+    sample = client.sample(
+        points,
+        m,
+        start=start,
+        nonfinite=policy,
+        radius=options.covering_radius,
+        method=options.sampling,
+    )
+    indices = rows[sample.indices] if options.skip_zero else sample.indices
+    radius = sample.covering_radius if len(sample.distances) else None
+    return Choice(indices, radius, sample=sample)
+
+
+def _candidates(points: Array, options: Options) -> Rows:
+    """The rows that may be sampled."""
+    finite = np.isfinite(points).all(axis=1)
+    if not options.ignores_nonfinite and not finite.all():
+        first = int(np.argmin(finite))
+        raise InvalidArgumentError(
+            f"{int((~finite).sum())} rows are not finite, the first is {first}: "
+            "--nonfinite ignore never chooses them",
+            field="points",
+        )
+    if options.skip_zero:
+        finite &= points.any(axis=1)
+    return np.flatnonzero(finite)
+
+
+def _amount(usable: int, options: Options) -> int:
+    """The number of samples."""
+    m = options.amount if isinstance(options.amount, int) else round(options.amount * usable) or 1
+    if options.all_if_fewer and m > usable > 0:
+        return usable
+    if not 1 <= m <= usable:
+        hint = "" if m < 1 or not usable else ": --all-if-fewer takes them all"
+        raise InvalidArgumentError(
+            f"-m must be from 1 to the {usable} points that may be chosen, got {m}{hint}", field="m"
+        )
+    return m
+
+
+def _start(rows: Rows, options: Options) -> int:
+    if options.start is None:
+        return 0
+    if not options.has_start:
+        raise InvalidArgumentError(
+            "--start goes with --method farthest-point or poisson-disk", field="start"
+        )
+    place = int(np.searchsorted(rows, options.start))
+    if place == len(rows) or rows[place] != options.start:
+        raise InvalidArgumentError(
+            f"--start must be a row that may be chosen, of those up to {rows[-1]}, "
+            f"got {options.start}",
+            field="start",
+        )
+    return place
 
 
 def _print_rows(cloud: Cloud, choice: Choice) -> None:
@@ -82,17 +183,14 @@ def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tu
     return decoder.write(choice.rows, [Path(name) for name in wanted])
 
 
-def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
+def _draw(opened: Opened, choice: Choice, path: Path) -> None:
     from farpoint.picture import before_after  # matplotlib, of an extra
 
     finite = np.isfinite(opened.points).all(axis=1)
-    colors = decoder.colors()
     before_after(
         path,
         opened.points[finite],
         opened.points[choice.rows],
-        colors=None if colors is None else colors[finite],
-        sample_colors=None if colors is None else colors[choice.rows],
         radius=choice.radius,
         unit=opened.unit,
     )

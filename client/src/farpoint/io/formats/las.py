@@ -2,22 +2,22 @@
 
 import copy
 import re
+import struct
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from farpoint.io.budget import check_budget
-from farpoint.io.cloud import Cloud, LazyColumns, ReadOptions, Rows
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.files import require
-from farpoint.io.formats.las_header import LasHeader, check_header
 
 if TYPE_CHECKING:
     from laspy import LasData
 
-# LAS of other formats is what PDAL makes.
+# PDAL writes other formats as LAS.
 WRITES_OWN = True
 # Points whose coordinates are computed at a time, in the cache.
 _BLOCK = 1 << 16
@@ -34,6 +34,13 @@ _UNITS = {9001: "metre", 9002: "foot", 9003: "US survey foot"}
 _GEOGRAPHIC = 2
 # UTM zones of WGS 84, NAD 83 and ETRS 89: in metres without saying so.
 _METRIC_CODES = (range(32601, 32761), range(26901, 26924), range(25828, 25839))
+# Of headers, which are checked against the file before laspy reads it.
+_SIGNATURE = b"LASF"
+_SHORTEST_HEADER = 227
+_VLR_BYTES, _EVLR_BYTES = 54, 60
+_LASZIP_RECORD = 22204
+_CHUNKED_COMPRESSORS = (2, 3)
+_VARIABLE_CHUNKS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class LasSource:
     def save(self, path: Path, rows: Rows) -> None:
         """Writes the points with every dimension, scaled as in the file; .laz is compressed.
 
-        LAS 1.0 becomes 1.2, which nothing is lost to.
+        LAS 1.0 becomes 1.2, without loss.
         """
         laspy = require("laspy", "LAS", "las")
         header = copy.deepcopy(self.las.header)
@@ -67,21 +74,17 @@ class LasSource:
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads a file: scaled float64 coordinates, and every other dimension by its LAS name."""
     laspy = require("laspy", "LAS", "las")
-    header = check_header(path)
-    check_budget(_needed_bytes(header), f"{header.points} points")
+    points, record_bytes = _check_header(path)
+    # The records, their coordinates, and the dimensions that are packed or scaled.
+    check_budget(points * (2 * record_bytes + 24), f"{points} points")
     las = laspy.read(str(path))
     if len(las.points) != las.header.point_count:
         raise ValueError(f"{las.header.point_count} points announced, {len(las.points)} found")
     return _cloud_of(las)
 
 
-def _needed_bytes(header: LasHeader) -> int:
-    """Of the records and their coordinates."""
-    return header.points * (header.record_bytes + 24)
-
-
 def _cloud_of(las: "LasData") -> Cloud:
-    """The cloud of points that laspy holds; other dimensions are unpacked when asked for."""
+    """The cloud of points that laspy holds."""
     names = [n for n in las.point_format.dimension_names if n not in _COORDINATES]
     points = np.empty((len(las.points), 3))
     digits = [_digits(las.header.scales[i], las.header.offsets[i]) for i in range(3)]
@@ -92,7 +95,7 @@ def _cloud_of(las: "LasData") -> Cloud:
             moved = scaled + las.header.offsets[i]
             # 849393.95 and not 849393.9500000001: the number that the file means.
             points[part, i] = moved if digits[i] is None else moved.round(digits[i])
-    columns = LazyColumns(names, lambda name: np.asarray(las[name]))
+    columns = {name: np.asarray(las[name]) for name in names}
     return Cloud(points, columns, LasSource(las), crs=_wkt(las), unit=_unit(las))
 
 
@@ -137,3 +140,80 @@ def _unit_of_wkt(wkt: str) -> str | None:
 def _records(las: "LasData", number: int) -> list[Any]:
     records = (*las.header.vlrs, *(las.evlrs or ()))
     return [r for r in records if (r.user_id, r.record_id) == ("LASF_Projection", number)]
+
+
+def _check_header(path: Path) -> tuple[int, int]:
+    """Checks a header without decompression; the number of points and the bytes of each record."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        head = stream.read(375).ljust(375, b"\0")
+        if not head.startswith(_SIGNATURE) or size < _SHORTEST_HEADER:
+            raise ValueError(
+                "no LAS header: expected LASF in the first bytes and 227 bytes or more"
+            )
+        header_bytes, begin, records = struct.unpack_from("<HII", head, 94)
+        kind, record_bytes, points = struct.unpack_from("<BHI", head, 104)
+        if not _SHORTEST_HEADER <= header_bytes <= begin <= size:
+            raise ValueError(
+                f"the header has {header_bytes} bytes, points begin at {begin}, the file has {size}"
+            )
+        laszip = _walk_records(stream, header_bytes, begin, records)
+        if head[25] >= 4:
+            _check_extended(head, size)
+            points = struct.unpack_from("<Q", head, 247)[0] or points
+        compressed = bool(kind & 0xC0)
+        if not compressed and points * record_bytes > size - begin:
+            raise ValueError(
+                f"{points} points of {record_bytes} bytes announced, {size - begin} bytes are there"
+            )
+        if compressed and points:
+            _check_chunks(stream, size, begin, laszip, points, record_bytes)
+    return points, record_bytes
+
+
+def _walk_records(stream: BinaryIO, at: int, end: int, count: int) -> bytes | None:
+    """Checks the variable length records and returns laszip's."""
+    if count * _VLR_BYTES > end - at:
+        raise ValueError(f"{count} records announced in {end - at} bytes before the points")
+    laszip = None
+    for i in range(count):
+        stream.seek(at)
+        record, length = struct.unpack("<HH", stream.read(_VLR_BYTES)[18:22])
+        at += _VLR_BYTES + length
+        if at > end:
+            raise ValueError(f"record {i} of {count} ends at {at}, the points begin at {end}")
+        if record == _LASZIP_RECORD:
+            laszip = stream.read(length)
+    return laszip
+
+
+def _check_extended(head: bytes, size: int) -> None:
+    begin, count = struct.unpack_from("<QI", head, 235)
+    if count and not 0 < begin <= size - count * _EVLR_BYTES:
+        raise ValueError(
+            f"{count} extended records announced at {begin}, the file has {size} bytes"
+        )
+
+
+def _check_chunks(
+    stream: BinaryIO, size: int, begin: int, laszip: bytes | None, points: int, record_bytes: int
+) -> None:
+    """Checks the number of chunks, each of which begins with a whole point."""
+    if laszip is None or len(laszip) < 34:
+        raise ValueError("the points are compressed, and the record of laszip is missing")
+    if struct.unpack_from("<H", laszip)[0] not in _CHUNKED_COMPRESSORS:
+        raise ValueError("the points were packed by a laszip before version 2, expected 2 or later")
+    chunk_points = struct.unpack_from("<I", laszip, 12)[0]
+    stream.seek(begin)
+    at = struct.unpack("<q", stream.read(8).ljust(8, b"\xff"))[0]
+    if at == -1:  # written as a stream: the position comes last
+        stream.seek(size - 8)
+        at = struct.unpack("<q", stream.read(8))[0]
+    if not begin + 8 <= at <= size - 8:
+        raise ValueError(f"the table of chunks is announced at {at}, the file has {size} bytes")
+    stream.seek(at + 4)
+    chunks = struct.unpack("<I", stream.read(4))[0]
+    if chunks * record_bytes > size - begin:
+        raise ValueError(f"{chunks} chunks announced in {size - begin} bytes")
+    if chunk_points != _VARIABLE_CHUNKS and chunks * chunk_points < points:
+        raise ValueError(f"{points} points announced in {chunks} chunks of {chunk_points}")

@@ -143,8 +143,7 @@ def _check_numbers(column: Array, axis: str) -> None:
     if column.dtype.kind != "f":
         row = next(i for i, cell in enumerate(column.tolist()) if not is_number(cell.encode()))
         raise ValueError(
-            f"the column {axis} holds something that is no number: {str(column[row])!r} "
-            f"at point {row}"
+            f"the column {axis} must hold numbers, got {str(column[row])!r} at point {row}"
         )
 
 

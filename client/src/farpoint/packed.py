@@ -1,29 +1,57 @@
 """Packed clouds: records in memory, as `sensor_msgs/PointCloud2` of ROS and Foxglove have them.
 
-It is sent as it lies: the server finds the coordinates in it. A message of any library is taken if
-it has the attributes of theirs.
+Their bytes are sent as they are, and the server finds the coordinates in them. A message of any
+library is accepted if it has the attributes of such a message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from farpoint._dtypes import TYPES
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed.fields import (
-    AXES,
-    FoxgloveCloudLike,
-    PackedField,
-    PointCloud2Like,
-    check_axes,
-    foxglove_fields,
-    record_dtype,
-    ros_fields,
-)
 
-__all__ = ["PackedCloud", "PackedField", "as_packed"]
+AXES = ("x", "y", "z")
+_ROS = {kind.ros: kind.numpy for kind in TYPES if kind.ros}
+_FOXGLOVE = {kind.foxglove: kind.numpy for kind in TYPES if kind.foxglove}
+
+
+class PointCloud2Like(Protocol):
+    """Has the attributes of a `sensor_msgs/PointCloud2`."""
+
+    height: Any
+    width: Any
+    fields: Any
+    """Each with name, offset, datatype and count."""
+    is_bigendian: Any
+    point_step: Any
+    row_step: Any
+    data: Any
+
+
+class FoxgloveCloudLike(Protocol):
+    """Has the attributes of a `foxglove.PointCloud`."""
+
+    point_stride: Any
+    fields: Any
+    """Each with name, offset and type."""
+    data: Any
+
+
+@dataclass(frozen=True)
+class PackedField:
+    """Numbers of one type in each record."""
+
+    name: str
+    offset: int
+    """Bytes from the beginning of the record."""
+    dtype: DTypeLike
+    """Its byte order is that of the cloud."""
+    count: int = 1
+    """Number of elements; 0 means 1."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,8 +65,8 @@ class PackedCloud:
     fields: Sequence[PackedField]
     """x, y and z, and any others."""
     data: Any
-    """Bytes, or what has some in one piece, as arrays of numpy and of the module array. Not copied:
-    it must not change before the answer to a call is there."""
+    """Bytes, or an object with a contiguous buffer, such as a numpy array. It is not copied: do not
+    change it before a call has returned."""
     point_step: int
     """Bytes from one point to the next of its row."""
     width: int
@@ -46,10 +74,10 @@ class PackedCloud:
     height: int = 1
     """Rows; 1 for a cloud without an order."""
     row_step: int = 0
-    """Bytes from one row to the next; 0 for rows with nothing between them."""
+    """Bytes from one row to the next; 0 for rows without gaps."""
     is_bigendian: bool = False
     _dtype: np.dtype[Any] = field(init=False)
-    """Of a record."""
+    """Type of a record."""
 
     @classmethod
     def from_ros(cls, message: PointCloud2Like) -> "PackedCloud":
@@ -60,12 +88,15 @@ class PackedCloud:
         """
         height = int(message.height)
         return cls(
-            ros_fields(message),
+            [
+                PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, _ROS), int(f.count))
+                for f in message.fields
+            ],
             message.data,
             int(message.point_step),
             int(message.width),
             height,
-            # Where there is one row, some drivers write anything.
+            # For a single row some drivers write any number.
             int(message.row_step) if height > 1 else 0,
             bool(message.is_bigendian),
         )
@@ -83,7 +114,11 @@ class PackedCloud:
                 f"data must be whole points of point_stride {step}, got {len(data)} bytes",
                 field="packed_cloud.data",
             )
-        return cls(foxglove_fields(message), data, step, len(data) // step)
+        fields = [
+            PackedField(f.name, int(f.offset), _dtype(f.name, f.type, _FOXGLOVE))
+            for f in message.fields
+        ]
+        return cls(fields, data, step, len(data) // step)
 
     def __post_init__(self) -> None:
         row = self.width * self.point_step
@@ -126,7 +161,7 @@ class PackedCloud:
 
     @property
     def records(self) -> NDArray[Any]:
-        """(N,) structured; in place where rows have nothing between them.
+        """(N,) structured; in place where rows have no gaps.
 
         Of several fields of one name the first counts; those without a name are left out.
         """
@@ -177,13 +212,13 @@ class PackedCloud:
 
 
 def _view(data: Any) -> memoryview:
-    """The bytes of `data`, in place where it has some."""
+    """The bytes of `data`, in place if it has a buffer."""
     try:
         view = memoryview(bytes(data) if isinstance(data, (list, tuple)) else data)
         return view.cast("B") if view.nbytes else memoryview(b"")
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"data must be bytes in one piece, got {type(data).__name__}: {error}",
+            f"data must be contiguous bytes, got {type(data).__name__}: {error}",
             field="packed_cloud.data",
         ) from error
 
@@ -197,3 +232,59 @@ def as_packed(value: object) -> PackedCloud | None:
     if hasattr(value, "point_step"):
         return PackedCloud.from_ros(value)  # type: ignore[arg-type]
     return PackedCloud.from_foxglove(value) if hasattr(value, "point_stride") else None
+
+
+def _dtype(name: str, code: Any, types: Mapping[int, str]) -> str:
+    if int(code) not in types:
+        raise InvalidArgumentError(
+            f"the field {name} has type {int(code)}, expected 1 to {max(types)}",
+            field="packed_cloud.fields",
+        )
+    return types[int(code)]
+
+
+def record_dtype(fields: Sequence[PackedField], step: int, is_bigendian: bool) -> np.dtype[Any]:
+    """One record: of several fields of a name the first, and none without a name.
+
+    Raises:
+        InvalidArgumentError: a field is not within a record.
+    """
+    named: dict[str, PackedField] = {}
+    for i, entry in enumerate(fields):
+        end = entry.offset + np.dtype(entry.dtype).itemsize * max(entry.count, 1)
+        if entry.offset < 0 or end > step:
+            raise InvalidArgumentError(
+                f"the fields do not fit in a point of {step} bytes: "
+                f"{entry.name} is in bytes {entry.offset} to {end - 1}",
+                field=f"packed_cloud.fields[{i}].offset",
+            )
+        if entry.name:
+            named.setdefault(entry.name, entry)
+    types = [
+        np.dtype(entry.dtype).newbyteorder(">" if is_bigendian else "<") for entry in named.values()
+    ]
+    counted = zip(types, named.values(), strict=True)
+    layout = {
+        "names": list(named),
+        "formats": [(kind, (f.count,)) if f.count > 1 else kind for kind, f in counted],
+        "offsets": [entry.offset for entry in named.values()],
+        "itemsize": step,
+    }
+    return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
+
+
+def check_axes(fields: Sequence[PackedField]) -> None:
+    """Raises InvalidArgumentError unless x, y and z are one number each."""
+    names = [entry.name for entry in fields]
+    if any(names.count(axis) != 1 for axis in AXES):
+        raise InvalidArgumentError(
+            f"the fields of a cloud must have x, y and z once each, got {', '.join(names)}",
+            field="packed_cloud.fields",
+        )
+    for i, entry in enumerate(fields):
+        if entry.name in AXES and (entry.count > 1 or np.dtype(entry.dtype).kind not in "fiu"):
+            raise InvalidArgumentError(
+                f"the field {entry.name} must be one number per point, "
+                f"got {max(entry.count, 1)} of {np.dtype(entry.dtype)}",
+                field=f"packed_cloud.fields[{i}]",
+            )

@@ -1,12 +1,13 @@
 """Targets of one server and of several, and their form for gRPC."""
 
-import pickle
 import socket
 
 import pytest
+from tests.client.conftest import NumpyServer, serving
 
 import farpoint
 from farpoint._connection.targets import checked_target, grpc_target
+from farpoint.v1 import sampling_pb2_grpc
 
 NAMES = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "10.0.0.3"], "six": ["fd00::1"]}
 
@@ -28,9 +29,10 @@ def names(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "target", ["a:1", "dns:///a:1", "unix:/run/a,b.sock", "ipv4:10.0.0.1:1,10.0.0.2:2", "[::1]:5"]
+    "target",
+    ["a:65535", "dns:///a:1", "unix:/run/a,b.sock", "ipv4:10.0.0.1:1,10.0.0.2:2", "[::1]:5"],
 )
-def test_one_of_grpcs_own_is_left_to_grpc(target):
+def test_targets_of_grpc_are_unchanged(target):
     assert grpc_target(checked_target(target)) == (target, ())
 
 
@@ -42,9 +44,10 @@ def test_one_of_grpcs_own_is_left_to_grpc(target):
         ("[::1]", "[::1]:50051"),
         ("a:1,b", "a:1,b:50051"),
         (["a", "b"], "a:50051,b:50051"),
+        (["dns:///a:1"], "dns:///a:1"),
     ],
 )
-def test_the_port_is_the_servers_own_where_none_is_named(given, target):
+def test_the_default_port_is_50051(given, target):
     assert farpoint.Client(given).target == target
 
 
@@ -71,36 +74,44 @@ def test_a_name_that_is_not_known_is_left_out_unless_it_is_the_last():
     [
         (["a:1", "dns:///b:1"], "'dns:///b:1'"),
         ("a:1,b c", "'a:1,b c'"),
-        ("a:1,b:99999", "'a:1,b:99999'"),
+        ("a b", "'a b'"),
+        ("a:65536", "'a:65536'"),
+        ("a:1,b:65536", "'a:1,b:65536'"),
         ("http://a:1", "'http://a:1'"),
+        ("https://a:1", "'https://a:1'"),
         ("", "''"),
         ([], "''"),
     ],
 )
-def test_what_is_none_is_named(target, named):
+def test_an_invalid_target_is_named(target, named):
     with pytest.raises(farpoint.InvalidArgumentError, match="HOST:PORT") as caught:
         farpoint.Client(target)
     assert named in str(caught.value)
     assert caught.value.field == "target"
 
 
-def test_a_token_leaves_this_machine_in_plain_text_for_none_of_a_list():
-    farpoint.Client("127.0.0.1:1,localhost:2", token="secret")
-    with pytest.raises(farpoint.InvalidArgumentError, match="plain text"):
-        farpoint.Client("127.0.0.1:1,10.0.0.1:2", token="secret")
+@pytest.mark.parametrize(
+    ("policy", "used"), [("round_robin", 2), ("weighted_round_robin", 2), ("pick_first", 1)]
+)
+def test_calls_go_to_all_servers_or_to_one(cloud, policy, used):
+    servers = NumpyServer(), NumpyServer()
+    add = sampling_pb2_grpc.add_SamplingServiceServicer_to_server
+    with (
+        serving((add, servers[0])) as one,
+        serving((add, servers[1])) as two,
+        farpoint.Client([one, two], load_balancing=policy) as client,
+    ):
+        for _ in range(100):
+            client.sample(cloud, 1)
+    assert sum(bool(server.requests) for server in servers) == used
 
 
 def test_wrong_settings_of_the_balance_are_named():
     with pytest.raises(farpoint.InvalidArgumentError, match="weighted_round_robin") as caught:
         farpoint.Client("a:1", load_balancing="random")
     assert caught.value.field == "load_balancing"
-    with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
-        farpoint.Client("a:1", retry_budget=501)
-    assert caught.value.field == "retry_budget"
-
-
-def test_a_pickled_client_keeps_its_servers_and_how_it_chooses():
-    client = farpoint.Client(["one:1", "two:2"], load_balancing="pick_first", retry_budget=9)
-    again = pickle.loads(pickle.dumps(client))
-    assert again.target == "one:1,two:2"
-    assert pickle.dumps(again) == pickle.dumps(client)
+    farpoint.Client("a:1", retry_budget=0), farpoint.Client("a:1", retry_budget=500)
+    for wrong in (-1, 501):
+        with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
+            farpoint.Client("a:1", retry_budget=wrong)
+        assert caught.value.field == "retry_budget"
