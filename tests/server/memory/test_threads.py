@@ -10,7 +10,6 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
-import pytest
 from tests.support.memory.simulation import GIB, Simulation, one
 
 from farpoint_server import memory
@@ -62,36 +61,6 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
         assert gate.enter()
         gate.leave()
     assert gate.readers == 0
-
-
-@pytest.mark.parametrize("how", ["enter", "hold_shared"])
-def test_a_batch_that_does_not_wait_counts_until_it_leaves(how):
-    gate = Gate()
-    if how == "enter":
-        assert gate.enter()
-        leave = gate.leave
-    else:
-        with gate.reading():
-            leave = gate.hold_shared()
-    with gate.exclusive() as entered:
-        assert not entered
-    leave()
-    with gate.exclusive() as entered:
-        assert entered
-    assert gate.readers == 0
-
-
-def test_a_wait_until_the_gate_is_empty_holds_no_batch_back():
-    gate = Gate()
-    assert gate.enter()
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(gate.wait_until_empty, 30)
-        with gate.reading():
-            gate.leave()
-            assert not waiting.done()
-        assert waiting.result(30)
-    with gate.reading():
-        assert not gate.wait_until_empty(0.01)
 
 
 (PACKAGE,) = memory.__path__

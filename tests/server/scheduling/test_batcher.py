@@ -108,15 +108,6 @@ async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others
     assert engine.batches[1:] == [[1, 40, 50], [5], [6]]
 
 
-async def test_what_waits_is_counted(batcher, engine, submit):
-    tasks = await submit(40, 500)
-    assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
-    tasks[1].cancel()
-    engine.gate.set()
-    await rows(tasks[:1])
-    assert (batcher.waiting_requests, batcher.waiting_points) == (0, 0)
-
-
 async def test_work_of_a_caller_who_left_is_cancelled_and_no_other(engine, submit):
     engine.gate.set()
     await rows(await submit(1))
