@@ -78,16 +78,9 @@ def test_a_small_device_is_not_always_full(total, low_water):
     assert Thresholds().low_water(Headroom(0, total)) == low_water
 
 
-def trimmed(
-    reason: Reason, left: Stats, headroom: Headroom = FULL, before: Stats = CACHED
-) -> TrimPolicy:
-    policy = TrimPolicy(ROUND)
-    policy.trimmed(100.0, reason, before, left, headroom)
-    return policy
-
-
 def test_no_level_fires_within_the_interval_of_any_trim():
-    policy = trimmed(Reason.REQUEST, Stats(800, 800))
+    policy = TrimPolicy(ROUND)
+    policy.trimmed(100.0, Reason.REQUEST, CACHED, Stats(800, 800), FULL)
     assert decide(policy, 109.9, idle_for=99) is None
     assert decide(policy, 110.0, idle_for=99) is Reason.IDLE
 
