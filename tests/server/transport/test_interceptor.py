@@ -460,14 +460,6 @@ def test_engines_count_where_they_are_busier_than_the_cores():
     assert machine.calls(1)["application_utilization"] == pytest.approx(0.45 / PERIOD_S)
 
 
-def test_each_period_counts_by_itself():
-    machine = Machine()
-    machine.cpu = 0.5
-    machine.load.count_error()
-    assert machine.calls(9)["eps"] == 1 / PERIOD_S
-    assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
-
-
 @pytest.mark.parametrize(
     ("error", "errors"),
     [(None, 0), (OverloadedError("full", retry_ms=5), 2), (InvalidRequestError("m", "x", "y"), 0)],
