@@ -58,7 +58,7 @@ fi
 for section in scatters gathers; do
   stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section"
 done
-stage bench_sampling 110 "$python" -m benchmarks.cuda sampling --seconds 95
+stage bench_methods 150 "$python" -m benchmarks.cuda methods --seconds 135
 # Only the variants on the device; the CPU ones run in `make test`.
 stage ops 120 "${pytest[@]}" tests/ops -k cuda --ignore "$kernel_tests"
 stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
@@ -75,7 +75,6 @@ else
   record compute-sanitizer 127 0
 fi
 stage bench_batches 60 "$python" -m benchmarks.cuda batches --seconds 50
-stage bench_methods 90 "$python" -m benchmarks.cuda methods --seconds 80
 
 echo "== results in benchmarks/results"
 ((${#failed[@]} == 0)) || { echo "gpu-check: failed: ${failed[*]}"; exit 1; }

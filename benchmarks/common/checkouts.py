@@ -32,7 +32,7 @@ def quotient(before: Sequence[float], after: Sequence[float]) -> str:
     """Median of `after` over that of `before`, and the quartiles of the rounds' own quotients."""
     ours, theirs = statistics.median(after), statistics.median(before)
     if not all((theirs, *before)):
-        return "too short to tell"
+        return "too short to compare"
     rounds = [a / b for a, b in zip(after, before, strict=True)]
     low, _, high = statistics.quantiles(rounds, n=4) if len(rounds) > 1 else rounds * 3
     return f"{ours / theirs:.3f} ({low:.3f}-{high:.3f})"

@@ -2,7 +2,7 @@
 
 Warm, synchronized, medians of CUDA event times. Sampling is timed per step: a kernel that looks at
 every point in every step takes as long for each, so a slow one may be timed over fewer samples
-("timed" in the results). Writes benchmarks/results/cuda_<device>.json, section by section.
+("samples" next to its time). Writes benchmarks/results/cuda_<device>.json, section by section.
 
     python -m benchmarks.cuda [section ...] [--seconds N]
 """
@@ -32,53 +32,38 @@ SIZES = [
 BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
 BATCHES = [32, 16, 128]
 MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
-METHODS = ("block", "grid", "tree", "partitioned")
+METHODS = ("auto", "block", "grid", "tree", "partitioned")
 
 
 def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
     return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
 
 
-def sampling(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
-    row = {"shape": name, "batch": xyz.size(0), "points": xyz.size(1), "samples": m}
-    return shown(row | {"timed": step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)})
-
-
-def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) -> Rows:
-    """One cloud of every size and shape, in the order of SIZES, until the time is up."""
+def methods(until: float) -> Rows:
+    """One cloud of every size and shape by each kernel, "auto" the choice of fps/dispatch.cu."""
     for n, m in SIZES:
         for shape in (lidar, cube) if n <= MOST_LIDAR_POINTS else (cube,):
             if time.monotonic() > until:
                 print(f"left out: {shape.__name__} {n} -> {m}, the time is up")
-            else:
-                yield measure(shape.__name__, clouds(shape, n, 1), m)
-
-
-def all_sampling(until: float) -> Rows:
-    return each_size(sampling, until)
+                continue
+            xyz, found = clouds(shape, n, 1), {}
+            for method in METHODS:
+                forced = partial(torch.ops.farpoint._cuda_fps, method=method)
+                try:
+                    found[method] = step_microseconds(forced, xyz, m)
+                except ValueError as error:  # not a kernel for this size
+                    print(f"{method}: left out, {error}")
+            row = {"shape": shape.__name__, "points": n, "samples": m, "methods": found}
+            yield shown(row)
 
 
 def batches(until: float) -> Rows:
     for n, m in BATCHED:
         for b in BATCHES:
             if time.monotonic() < until:
-                yield sampling("lidar", clouds(lidar, n, b), m)
-
-
-def methods(until: float) -> Rows:
-    """Every kernel of ours, to set fps/dispatch.cu by."""
-
-    def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for method in METHODS:
-            forced = partial(torch.ops.farpoint._cuda_fps, method=method)
-            try:
-                found[method] = step_microseconds(forced, xyz, m)
-            except ValueError as error:  # not a kernel for this size
-                print(f"{method}: left out, {error}")
-        return shown({"shape": name, "points": xyz.size(1), "samples": m, "methods": found})
-
-    return each_size(measure, until)
+                xyz = clouds(lidar, n, b)
+                timed = step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)
+                yield shown({"batch": b, "points": n, "samples": m, "timed": timed})
 
 
 def device() -> dict[str, Any]:
@@ -94,7 +79,6 @@ def device() -> dict[str, Any]:
 SECTIONS: dict[str, Callable[[float], Rows]] = {
     "gathers": gather_scatter.gathers,
     "scatters": gather_scatter.scatters,
-    "sampling": all_sampling,
     "batches": batches,
     "methods": methods,
 }

@@ -4,8 +4,8 @@
 
 Prints tables, and writes benchmarks/results/ops_cpu.json for farthest point sampling and
 neighbors_cpu.json for everything else. Medians of rounds in which the contenders take turns; times
-in milliseconds; a ratio is the fastest peer's time over ours. One thread, unless a row says
-otherwise. `--quick` leaves out the largest and the artificial clouds, and writes nothing.
+in milliseconds; a ratio is the fastest peer's time over ours. One thread, unless a row has
+another number. `--quick` leaves out the largest and the artificial clouds, and writes nothing.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def with_ratios(rows: Iterable[Row]) -> list[Row]:
 
 
 def compared(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """A table of peers; `columns` maps the keys that tell rows apart to titles."""
+    """A table of peers; `columns` maps the keys that distinguish rows to titles."""
     peers = list(dict.fromkeys(p for r in rows for p in (*r["peers_ms"], *r["left_out"])))
 
     def cell(row: Row, peer: str) -> str:

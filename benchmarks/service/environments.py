@@ -57,7 +57,7 @@ def output_of(*command: str) -> str:
 
 @cache
 def _failure(name: str) -> PeerError | None:
-    """Installs what the environment lacks, or says why it cannot: one attempt a run."""
+    """Installs what the environment lacks, or returns why it cannot; one attempt a run."""
     home = FOLDER / name
     python, mark = home / "bin" / "python", home / "requirements.txt"
     wanted = "\n".join(REQUIREMENTS[name]) + "\n"

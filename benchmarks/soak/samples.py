@@ -81,7 +81,7 @@ def sample_case(
 
 
 def _as_seen(cloud: np.ndarray) -> np.ndarray:
-    """In float32; float64 is shifted to its first finite row before, as the contract says."""
+    """In float32; float64 is shifted to its first finite row before, as in the contract."""
     if cloud.dtype == np.float64:
         cloud = cloud - cloud[np.isfinite(cloud).all(axis=1).argmax()]
     return cloud.astype(np.float32)

@@ -70,7 +70,7 @@ class SoakServer:
     Attributes:
         ready: Its addresses.
         unanswered: Calls that processes left when they drained.
-        ends: The statuses that the log says a request ended with: by its id and its index in a
+        ends: The statuses of the end of a request in the log: by its id and its index in a
             stream, -1 for the call itself.
     """
 

@@ -6,7 +6,7 @@ from collections import Counter
 from benchmarks.soak.server import SoakServer
 
 # How a call may end. "late" is a deadline of PATIENCE_S that passed while it was waiting, as its
-# server says, too. The last three fail a soak.
+# server reports, too. The last three fail a soak.
 OUTCOMES = (
     "answered",
     "refused",

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -72,7 +73,11 @@ void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads) {
   }
   std::atomic<int> cancelled{0};
   for (auto& task : tasks) task.cancelled = &cancelled;
-  run_checked(tasks, threads, check, cancelled);
+  try {
+    run_checked(tasks, threads, check, cancelled);
+  } catch (const std::system_error&) {  // the system has no thread for it
+    cpu::furthest_point_sample(tasks.data(), count, threads);
+  }
 }
 
 int64_t value_or(const at::Tensor& values, int64_t cloud, int64_t missing) {

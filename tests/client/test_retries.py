@@ -101,6 +101,13 @@ def test_failures_spend_the_budget_of_repeats_and_successes_restore_it(server, c
     assert len(server.requests) == 2
 
 
+def test_without_a_budget_nothing_is_repeated(server, cloud):
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    with farpoint.Client(server.target, timeout=30, retry_budget=0) as client:
+        failed_calls(client, cloud, 1)
+    assert len(server.requests) == 1
+
+
 def test_a_connection_that_breaks_at_once_costs_no_call(server, cloud):
     """As one to a process that is just killed, while another one of the server listens."""
     grpc_server = grpc.server(futures.ThreadPoolExecutor(1))

@@ -127,6 +127,7 @@ def test_server_info(client):
 
 
 CLOUD = np.zeros((10, 3), np.float32)
+PAIR = [CLOUD] * 2
 SHAPE, COUNT, START = "points.shape", "sample_counts[0]", "start_indices[0]"
 
 WRONG = {
@@ -142,11 +143,7 @@ WRONG = {
     "uneven rows": ({"points": [[0.0, 1, 2], [3.0, 4]]}, "points", "points must be an array"),
     "zero samples": ({"m": 0}, COUNT, "m must be from 1 to 10 .*cloud 0, got 0"),
     "too many samples": ({"m": 11}, COUNT, "from 1 to 10 for the 10 points of cloud 0, got 11"),
-    "too many of the second": (
-        {"points": [CLOUD] * 2, "m": [10, 11]},
-        "sample_counts[1]",
-        "cloud 1",
-    ),
+    "too many of the second": ({"points": PAIR, "m": [10, 11]}, "sample_counts[1]", "cloud 1"),
     "a fraction of a sample": ({"m": 1.5}, "sample_counts", "whole number.*got 1.5"),
     "no samples": ({"m": None}, "sample_counts", "give m"),
     "too few counts": ({"points": [CLOUD] * 3, "m": [1, 2]}, "sample_counts", r"\(3\), got 2"),
@@ -163,7 +160,7 @@ WRONG = {
     ),
     "a scalar attribute": ({"attributes": 3}, "attributes", "one row per point"),
     "attributes of one cloud": (
-        {"points": [CLOUD] * 2, "attributes": [np.zeros(10)]},
+        {"points": PAIR, "attributes": [np.zeros(10)]},
         "attributes",
         r"one entry per cloud \(2\), got 1",
     ),

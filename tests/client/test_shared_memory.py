@@ -114,14 +114,6 @@ def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
     np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
 
 
-def test_a_small_cloud_is_sent(taker, memory, cloud):
-    with lease_of(memory) as lease:
-        tensor = SampleRpc(cloud, 1, lease=lease).head.points
-    assert tensor.data == cloud.tobytes()
-    assert not tensor.HasField("shared_memory")
-    assert not taker.taken
-
-
 def test_the_memory_cannot_be_shortened(taker, memory):
     _, descriptor = taker.taken[name_of(memory)]
     assert fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK

@@ -30,13 +30,9 @@ def check(items, sent):
             assert len(sample) == 5
 
 
-def test_answers_come_in_order_and_a_cloud_that_fails_does_not_end_the_stream(client):
+async def test_answers_come_in_order_and_a_cloud_that_fails_does_not_end_the_stream(client, server):
     sent = clouds()
     check(list(client.sample_stream(sent, 5)), sent)
-
-
-async def test_the_async_client_does_the_same(server):
-    sent = clouds()
     check(await streamed(server.target, sent, 5), sent)
 
     async def later():

@@ -16,7 +16,6 @@ from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint import PackedCloud
-from farpoint_ops import farthest_point_sample, knn
 
 NODE_PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
 NODE_FOLDER = ROOT / "build" / "node"
@@ -178,18 +177,3 @@ def test_every_module_has_a_row() -> None:
     folder = ROOT / "ops/farpoint_ops/compat"
     public = {p.stem for p in folder.iterdir() if not p.name.startswith("_")}
     assert {module for module, _ in MODULES} == public | {"pointops.batched"}
-
-
-def test_what_the_answers_have_in_common() -> None:
-    """The rows of the first table, in the ops."""
-    square = torch.tensor([[[0.0, 0], [2, 0], [0, 2], [2, 2], [2, 2]]])
-    indices = farthest_point_sample(square, 5)
-    assert indices.tolist() == [[0, 3, 1, 2, 4]], "from row 0, ties to the lowest, none twice"
-    assert indices.dtype == torch.int32
-    apart = torch.nn.functional.pad(square, (0, 1))
-    assert knn(apart, apart[:, :1], 2)[1].tolist() == [[[0, 4]]], "squared"
-    _, radii = farthest_point_sample(square.double(), 1, return_distances=True)
-    assert radii.dtype == torch.float64
-    assert radii.item() == 8**0.5, "not squared"
-    with pytest.raises(ValueError, match="num_samples: expected 1 to N = 5, got 6"):
-        farthest_point_sample(square, 6)

@@ -109,59 +109,50 @@ def test_each_cloud_of_a_batch_ends_at_the_radius(client):
             assert_begins(short, whole, radius)
 
 
-COMMANDS = {
-    "nearest": (
-        ["--method", "voxel-grid", "--voxel-size", "1.2", "--select", "nearest-mean"],
-        {"method": VoxelGrid(1.2, "nearest_mean")},
-    ),
-    "random": (
-        ["--method", "random", "-m", "10%", "--seed", "5"],
-        {"m": 30, "method": RandomSampling(5)},
-    ),
-    "poisson": (["--method", "poisson-disk", "--radius", "2"], {"method": PoissonDisk(2.0)}),
-    "radius": (["--radius", "2"], {"radius": 2.0}),
-}
+def run_command(server, source, target, options):
+    words = ["sample", "--server", server.address, source, "-o", target, *options.split()]
+    return run_farpoint(*words)
 
 
-@pytest.mark.parametrize("case", COMMANDS)
-def test_the_command(server, client, tmp_path, case):
-    options, arguments = COMMANDS[case]
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        (
+            "--method voxel-grid --voxel-size 1.2 --select nearest-mean",
+            {"method": VoxelGrid(1.2, "nearest_mean")},
+        ),
+        ("--method random -m 10% --seed 5", {"m": 30, "method": RandomSampling(5)}),
+        ("--method poisson-disk --radius 2", {"method": PoissonDisk(2.0)}),
+        ("--radius 2", {"radius": 2.0}),
+    ],
+)
+def test_the_command(server, client, tmp_path, options, arguments):
     points, source, target = cloud(300), tmp_path / "cloud.npy", tmp_path / "out.npy"
     np.save(source, points)
-    command = ["sample", "--server", server.address, str(source), "-o", str(target)]
-    done = run_farpoint(*command, *options)
+    done = run_command(server, source, target, options)
     assert done.exit_code == 0, done.output
-    assert ("covering radius" in done.output) == (case in ("poisson", "radius"))
+    assert ("covering radius" in done.output) == ("radius" in options)
     expected = client.sample(points, **arguments)
     np.testing.assert_array_equal(np.load(target), points[expected.indices])
 
 
-WRONG = {
-    "neither a number nor a radius": ([], "-m"),
-    "a grid without a size": (["--method", "voxel-grid"], "needs --voxel-size"),
-    "a number for a grid": (
-        ["--method", "voxel-grid", "--voxel-size", "1", "-m", "5"],
-        "-m must be left out with --method voxel-grid",
-    ),
-    "a seed of no random rows": (["-m", "5", "--seed", "1"], "--seed goes with --method random"),
-    "a radius of random rows": (
-        ["--method", "random", "-m", "5", "--radius", "1"],
-        "--radius goes with --method farthest-point or poisson-disk",
-    ),
-    "disks without a radius": (["--method", "poisson-disk"], "needs --radius"),
-    "a start of random rows": (
-        ["--method", "random", "-m", "5", "--start", "2"],
-        "--start goes with --method farthest-point",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_options_that_do_not_go_together(server, tmp_path, case):
-    options, message = WRONG[case]
-    source = tmp_path / "cloud.npy"
-    np.save(source, cloud(20))
-    command = ["sample", "--server", server.address, str(source), "-o", str(tmp_path / "out.npy")]
-    done = run_farpoint(*command, *options)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "-m"),
+        ("--method voxel-grid", "needs --voxel-size"),
+        ("--method voxel-grid --voxel-size 1 -m 5", "-m must be left out with --method voxel-grid"),
+        ("-m 5 --seed 1", "--seed goes with --method random"),
+        (
+            "--method random -m 5 --radius 1",
+            "--radius goes with --method farthest-point or poisson-disk",
+        ),
+        ("--method poisson-disk", "needs --radius"),
+        ("--method random -m 5 --start 2", "--start goes with --method farthest-point"),
+    ],
+)
+def test_options_that_do_not_go_together(server, tmp_path, options, message):
+    np.save(tmp_path / "cloud.npy", cloud(20))
+    done = run_command(server, tmp_path / "cloud.npy", tmp_path / "out.npy", options)
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())

@@ -71,6 +71,10 @@ def altered(segmenter: Path, tmp_path: Path) -> Callable[..., Path]:
         ({"batching": Batching.RAGGED}, r"dimensions \('P',\)"),
         ({"limits": {"B": (2, None)}}, "expected 1 cloud or more, got 2"),
         ({"inputs": (replace(POINTS, shape=("N", 3)),)}, r"dimensions \('N',\)|a dimension B"),
+        *(
+            ({"outputs": (replace(SCORES, shape=("B", "N", size)),)}, "sizes of 0 or more")
+            for size in (None, 1.5, True, -1, [4])
+        ),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):
@@ -220,7 +224,7 @@ def encrypted(path: Path, target: Path) -> None:
 
 
 def oversized(path: Path, target: Path) -> None:
-    """Its directory says that a record has 4 GB."""
+    """Its directory claims a record of 4 GB."""
     content = bytearray(path.read_bytes())
     entry = content.find(b"PK\x01\x02")
     content[entry + 24 : entry + 28] = b"\xfe\xff\xff\xff"

@@ -94,7 +94,7 @@ def _far_outlier(rng: Rng) -> np.ndarray:
 
 
 def _overflow(rng: Rng) -> np.ndarray:
-    """Infinite distances, and sides of boxes longer than a float32 can tell."""
+    """Infinite distances, and sides of boxes longer than float32 resolves."""
     cloud = rng.normal(size=(POINTS, 3))
     cloud[:40] *= 1e30
     cloud[0], cloud[1] = -3e38, 3e38

@@ -1,8 +1,12 @@
 """Threading of the ops: the GIL is released, and the number of threads changes no result."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -89,3 +93,41 @@ def test_many_python_threads_share_the_ops() -> None:
     for worker in workers:
         worker.join()
     assert torch.equal(torch.cat([found[b] for b in range(8)]), expected)
+
+
+REFUSING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+int left = 1000;
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
+  if (left-- <= 0) return EAGAIN;
+  int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) =
+      dlsym(RTLD_NEXT, "pthread_create");
+  return create(thread, attributes, start, argument);
+}
+"""
+SAMPLES = """
+import ctypes, sys, torch
+from farpoint_ops import farthest_point_sample
+left = ctypes.c_int.in_dll(ctypes.CDLL(sys.argv[1]), "left")
+torch.set_num_threads(4)
+for shape, m in (((8, 20_000, 3), 400), ((1, 120_000, 3), 9000), ((4, 30_000, 16), 300)):
+    clouds = torch.rand(shape)
+    expected = farthest_point_sample(clouds, m)
+    for threads in (0, 1, 2):
+        left.value = threads
+        assert torch.equal(farthest_point_sample(clouds, m), expected)
+        left.value = 1000
+"""
+
+
+def test_a_system_without_more_threads_has_fewer_sample(tmp_path: Path) -> None:
+    source, library = tmp_path / "refusing.c", tmp_path / "refusing.so"
+    source.write_text(REFUSING)
+    command = ["g++", "-x", "c", "-shared", "-fPIC", source, "-o", library, "-ldl"]
+    subprocess.run(command, check=True)
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    subprocess.run([sys.executable, "-c", SAMPLES, library], check=True, env=environment)

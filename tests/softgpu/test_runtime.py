@@ -219,7 +219,7 @@ def test_the_benchmarks_of_gpu_check_run_up_to_their_timing(run, tmp_path):
         PROCESSORS=4,
     )
     assert ended.status == 0, ended.output
-    for section in ("gathers", "scatters", "sampling", "batches", "methods"):
+    for section in ("gathers", "scatters", "batches", "methods"):
         assert f"{section}: {tmp_path}" in ended.output
 
 

@@ -230,7 +230,7 @@ def sample_shape(
     kept = surface[_thin(surface, points, rng)] * rng.uniform(0.8, 1.25, 3)
     kept += rng.normal(0, NOISE, kept.shape)
     size = np.exp(rng.uniform(np.log(0.5), np.log(2.0)))
-    cloud: npt.NDArray[np.float32] = (size * kept @ _heading(rng)).astype(np.float32)
+    cloud: npt.NDArray[np.float32] = (size * kept @ heading(rng)).astype(np.float32)
     return cloud
 
 
@@ -260,7 +260,8 @@ def _thin(surface: Array, points: int, rng: np.random.Generator) -> npt.NDArray[
     return rng.permutation(np.argpartition(-keys, points - 1)[:points])
 
 
-def _heading(rng: np.random.Generator) -> Array:
+def heading(rng: np.random.Generator) -> Array:
+    """A random rotation around the z axis."""
     yaw = rng.uniform(0, 2 * np.pi)
     c, s = np.cos(yaw), np.sin(yaw)
     return np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])

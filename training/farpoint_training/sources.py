@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from farpoint_training.families import TRAINING, sample_shape
+from farpoint_training.families import TRAINING, heading, sample_shape
 from farpoint_training.scenes import lidar_scan
 
 Cloud = npt.NDArray[np.float32]
@@ -52,9 +52,7 @@ def crop(cloud: Cloud, points: int, rng: np.random.Generator) -> Cloud:
     wanted = min(len(cloud), int(points * rng.uniform(1, WIDEST_CROP)))
     near = np.argpartition((local**2).sum(1), wanted - 1)[:wanted]
     rows = rng.choice(near, points, replace=wanted < points)
-    yaw = rng.uniform(0, 2 * np.pi)
-    c, s = np.cos(yaw), np.sin(yaw)
-    turned: Cloud = (local[rows] @ np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])).astype(np.float32)
+    turned: Cloud = (local[rows] @ heading(rng)).astype(np.float32)
     return turned
 
 

@@ -2,7 +2,7 @@
 
 The header is (samples, height) as int32. No samples asks for the request back; otherwise the
 answer is the int32 indices that fpsample chooses, in order. With BENCHMARK_PROGRAM the answer is
-the logits of that archive instead, read as torch's manual says: its weights and compiled ops are
+the logits of that archive instead, read as in torch's manual: its weights and compiled ops are
 those that farpoint-server has. They come from the interpreter that runs the benchmark, behind what
 the peer itself has installed.
 """

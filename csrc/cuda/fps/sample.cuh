@@ -36,7 +36,7 @@ __device__ int append_rows(const Cloud& cloud, int emitted, TailShared& shared, 
   return emitted;
 }
 
-// `taken(row)` tells whether the row is among the samples so far.
+// `taken(row)` is whether the row is among the samples so far.
 template <typename IsTaken>
 __device__ void append_tail(const Cloud& cloud, int emitted, TailShared& shared, IsTaken is_taken) {
   emitted = append_rows(cloud, emitted, shared,

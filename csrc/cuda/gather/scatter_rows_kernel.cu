@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// A bit per point, and a word that tells whether any index was repeated.
+// A bit per point, and a word that is set where an index was repeated.
 __host__ __device__ int64_t seen_words(int64_t points) { return ceil_div(points, 32) + 1; }
 
 __device__ void clear(unsigned* words, int64_t count) {

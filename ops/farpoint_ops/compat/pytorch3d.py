@@ -2,8 +2,8 @@
 
 Change ``from pytorch3d.ops import …`` to ``from farpoint_ops.compat.pytorch3d import …``. Points
 are (N, P, D), of any D (sampling up to 64); indices are int64. Distances are squared, or sums of
-absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are nearest
-first whatever `return_sorted` says.
+absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are always
+nearest first: `return_sorted` is ignored.
 """
 
 from typing import NamedTuple

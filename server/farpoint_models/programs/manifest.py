@@ -228,6 +228,10 @@ def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Ro
         raise ProgramError(f"{where}: expected a role among {known}, got {spec.role.value}")
     if spec.dtype not in DTYPES:
         raise ProgramError(f"{where}: expected a dtype among {', '.join(DTYPES)}, got {spec.dtype}")
+    if not all(isinstance(d, str) or (type(d) is int and d >= 0) for d in spec.shape):
+        raise ProgramError(
+            f"{where}: expected a shape of names and sizes of 0 or more, got {list(spec.shape)}"
+        )
     expected = _expected_dimensions(manifest, spec)
     found = [size for size in spec.shape if isinstance(size, str)]
     free = spec.role is Role.PER_SAMPLE

@@ -82,11 +82,7 @@ class Compute:
         self._health.report("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
-        """Runs a first batch on each device, loads the models and starts to accept work.
-
-        Args:
-            models: As the settings `encoder` and `model` name them.
-        """
+        """Runs a first batch on each device, loads the models and starts to accept work."""
         for engine in self.engines:
             await engine.start()
         await self.models.load_all(models)

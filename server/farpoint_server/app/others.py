@@ -75,12 +75,7 @@ CHANGING = frozenset(path for path, method in METHODS.items() if method.changes)
 
 
 class PeerProcesses:
-    """The other processes of this server, if any.
-
-    Args:
-        slot: This process.
-        registry: Its metrics.
-    """
+    """The other processes of this server, if any."""
 
     def __init__(self, slot: ProcessSlot, registry: CollectorRegistry) -> None:
         self._slot, self._registry = slot, registry

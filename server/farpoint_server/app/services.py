@@ -73,11 +73,7 @@ class Servicers:
     ) -> None:
         """Registers every service; health is at each port, reflection at those of gRPC.
 
-        Args:
-            servers: Of gRPC.
-            http: Unary calls over HTTP.
-            admin_over_http: Whether these may administer.
-            wrap: Makes a handler answer for all processes.
+        `wrap` makes a handler answer for all processes.
         """
         inference, (administration,) = self.open_inference, ADMIN
         public, is_public = Registries(servers.public, http), servers.admin is servers.public

@@ -226,8 +226,6 @@ def parse_packed(
     """A PackedCloud whose description and data agree.
 
     Args:
-        cloud: As it was sent.
-        limits: How many points it may have.
         data: Instead of `cloud.data`, if that was cut out.
         regions: Shared memory that it may refer to instead of having data.
     """

@@ -59,13 +59,7 @@ class Regions:
             memory.close()
 
     def find(self, place: shared_memory_pb2.SharedMemoryRange, size: int, field: str) -> memoryview:
-        """`size` bytes of a region, which their owner may change at any time: copy, then look.
-
-        Args:
-            place: Where they begin.
-            size: In bytes.
-            field: Path of the tensor in the request.
-        """
+        """`size` bytes of a region, which the caller may change at any time: copy them first."""
         memory = self._hold(place.region)
         if memory is None:
             expected = "a region of this server whose connection is open"

@@ -97,7 +97,6 @@ def parse_tensor(
     """A Tensor message whose type, shape and data agree.
 
     Args:
-        tensor: As it was sent.
         field: Its path in the request.
         data: Instead of `tensor.data`, if that was cut out.
         regions: Shared memory that it may refer to instead of having data.
@@ -210,9 +209,7 @@ def check_range(values: Int64s, low: int, high: Int64s, field: str, meaning: str
 
     Args:
         values: Shape (B,), or (1,) for all clouds; for a single cloud this is cheap.
-        low: Smallest value that is right.
-        high: Shape (B,): largest value that is right.
-        field: Name of the repeated field.
+        high: Shape (B,).
         meaning: Describes `high`; `{}` stands for the cloud.
     """
     if len(high) == 1 and low <= int(values[0]) <= int(high[0]):

@@ -48,13 +48,9 @@ MANY_CORES_NS = 250_000
 
 
 class EngineThread:
-    """A queue and a thread.
+    """A queue and a thread, on which `prepare` runs first.
 
     A ThreadPoolExecutor of one costs a condition, two futures and a chain of callbacks a call.
-
-    Args:
-        name: Of the thread.
-        prepare: Runs on it first.
     """
 
     def __init__(self, name: str, prepare: Callable[[], object]) -> None:
@@ -131,10 +127,7 @@ class Engine:
     """Runs batches on one device, off the event loop.
 
     Args:
-        device: Where the kernels run.
         cpu_threads: Threads of the kernels on a CPU, shared by batches that run at a time.
-        memory: Of the device; one with the defaults if None.
-        pipeline: To the GPU; that of `device` if None.
         background: Runs long work on the same device at a lower priority. It is started and stopped
             with this engine, and shares its memory manager.
         is_background: Whether this is such an engine.

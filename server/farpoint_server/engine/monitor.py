@@ -17,11 +17,9 @@ class MemoryMonitor:
     """One task per engine.
 
     Args:
-        engines: One of each device.
         waiting: Returns the number of requests in the queue.
         on_health: Called with whether a device serves, when that changes.
         report: Called with an event and its fields for each poll that fails.
-        poll_s: Seconds between two looks.
     """
 
     def __init__(

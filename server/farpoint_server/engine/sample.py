@@ -189,9 +189,7 @@ def sample_bytes(points: int, clouds: int, samples: int) -> int:
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
     """The samples of each request on a CPU, computed on the calling thread.
 
-    Args:
-        requests: One or more, with B clouds together.
-        cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
+    Clouds whose flag in `cancelled`, shape (B,), is nonzero, now or later, are left unfinished.
     """
     inputs = _kernel_inputs(requests)
     with torch.inference_mode():

@@ -160,14 +160,9 @@ class Batch(SliceableBatch, Protocol[Answer]):
     def run(
         self, device: torch.device, pipeline: Pipeline | None
     ) -> "list[Answer] | Future[list[Answer]]":
-        """The answer to each request, in order, from the thread of the engine that calls.
+        """The answer to each request, in order, in host memory, or a future of them.
 
-        Args:
-            device: The engine's.
-            pipeline: To the GPU that `device` is; None for a CPU.
-
-        Returns:
-            Answers in host memory, or a future of them from the pipeline.
+        Called on the engine's thread; `pipeline` is None for a CPU.
         """
 
     def cancel(self, index: int) -> None:

@@ -16,11 +16,8 @@ class CudaAllocator:
     managers of several GPUs must share a gate.
 
     Args:
-        device: The GPU.
         fraction: Maximum share of the GPU's memory for this process, 0 to 1, without the CUDA
             context and libraries.
-        expandable: Whether segments are expandable.
-        heap: The heap of this process.
     """
 
     def __init__(

@@ -18,12 +18,9 @@ class AllocatorOptionError(ValueError):
 
 
 def settle(environ: MutableMapping[str, str]) -> str:
-    """Sets exactly one variable for the allocator and returns its value.
+    """Sets exactly one variable of `environ` for the allocator and returns its value.
 
     Options of the operator win over the defaults here.
-
-    Args:
-        environ: Changed in place.
 
     Raises:
         AllocatorOptionError: two variables are set, or a forbidden option is.

@@ -111,9 +111,7 @@ class Heap:
     glibc counts free bytes, but also those of pages that a trim gave back. So releasable bytes are
     measured against the last trim: anonymous memory beyond live blocks and beyond the rest then.
 
-    Args:
-        malloc: That of this process by default.
-        anonymous: Resident bytes that no file backs.
+    By default of this process, whose `anonymous` memory are resident bytes that no file backs.
     """
 
     name = "cpu"

@@ -172,12 +172,7 @@ class Manager:
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
         """Runs work that is too small for the budget, while the engine's thread is idle.
 
-        Args:
-            forward: Answers it; its errors are left to `run`.
-            predicted: Bytes that it takes on the device.
-
-        Returns:
-            None, and does nothing, if a trim runs or the work is larger.
+        Returns None, and does nothing, if a trim runs or the predicted bytes are more.
         """
         if self.is_lost or predicted >= SMALL_BYTES or not self._gate.enter():
             return None
@@ -188,11 +183,7 @@ class Manager:
             self._last_work = self._clock()
 
     def poll(self, waiting: int) -> TrimRecord | None:
-        """Reads memory, and trims if the policy requires it and nothing is in flight.
-
-        Args:
-            waiting: Requests in the queue.
-        """
+        """Reads memory, and trims if the policy requires it and nothing is in flight."""
         if self.is_lost:
             return None
         now, stats = self._clock(), self._allocator.stats()
@@ -377,11 +368,9 @@ def manager_of(
     """A manager of `device`.
 
     Args:
-        device: A CPU or a GPU.
         gate: One for all managers of a process: a trim reaches every cache of it.
         idle_s: As the setting `memory_idle_s`, like `limit_mib` and `reserve_mib`.
-        enabled: Whether the policy trims.
-        report: Called with an event and its fields.
+        enabled: As for `Manager`, like `report`.
         sharers: Processes that share the device, and the limit; of a GPU its memory where there is
             no limit.
     """

@@ -73,10 +73,7 @@ def run_in_halves(
 ) -> list[Answer | OutOfMemory]:
     """The joined answers of `run` for two halves of a batch or of its only request.
 
-    Args:
-        batch: One request or more.
-        run: Answers half of it.
-        refusal: The message for a request that cannot be halved.
+    A request that cannot be halved is answered with an error of the text `refusal`.
     """
     if len(batch) > 1:
         middle = len(batch) // 2
@@ -95,10 +92,8 @@ class Budget:
     """Memory that a device has for batches, now and at best.
 
     Args:
-        allocator: Of the device.
         limit: Maximum bytes of this process; None for the whole device.
         reserve: Bytes of the device that stay free for libraries and the context.
-        clock: Seconds.
     """
 
     def __init__(
@@ -150,10 +145,6 @@ class Budget:
 
         If neither the cache nor the free memory can hold the batch, but both together can, the
         allocator would flush its cache itself, in the middle of the batch.
-
-        Args:
-            predicted: Bytes of the batch.
-            trim: Trims the device if nothing is in flight.
         """
         if predicted < SMALL_BYTES:
             return True

@@ -67,12 +67,7 @@ class TrimPolicy:
     ) -> Reason | None:
         """The reason for a trim now, if there is one.
 
-        Args:
-            now: Seconds of a monotonic clock.
-            stats: The allocator's.
-            headroom: The whole device's.
-            waiting: Requests in the queue.
-            last_work: When the last batch ended.
+        `waiting` is the number of queued requests, `last_work` the end of the last batch.
         """
         limits, available = self.thresholds, headroom.free + stats.reserved
         # Without this, a load that fills the device by itself would be trimmed again and again.
@@ -92,14 +87,9 @@ class TrimPolicy:
     def trimmed(
         self, now: float, reason: Reason, before: Stats, left: Stats, headroom: Headroom
     ) -> None:
-        """Records the time of a trim and the bytes that it could not release.
+        """Records a trim that began at `now`, and the bytes that it could not release.
 
-        Args:
-            now: When it began.
-            reason: Of the trim.
-            before: The allocator's statistics then.
-            left: Those after it.
-            headroom: The whole device's, before it.
+        `before` and `headroom` are from before the trim, `left` is from after it.
         """
         self._last_trim = now
         # Memory that other threads freed meanwhile is left to the next trim.

@@ -23,13 +23,7 @@ GPU_SPEED = 10
 
 @dataclass(frozen=True)
 class EncodeWork(SoloWork[list[StageOutput]]):
-    """One Encode request.
-
-    Args:
-        encoders: A copy of the encoder on each device.
-        clouds: The input.
-        cost_key: Of the model, whose time is predicted separately.
-    """
+    """One Encode request, with a copy of the encoder on each device."""
 
     encoders: Mapping[torch.device, DensityEncoder]
     clouds: ModelInput
@@ -85,13 +79,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 def run_encoder(
     encoder: DensityEncoder, request: ModelInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
-    """Every stage of the encoder for all clouds, in host memory.
-
-    Args:
-        encoder: On the device.
-        request: The clouds.
-        pipeline: To the GPU that the encoder is on; None for a CPU.
-    """
+    """Every stage of the encoder for all clouds, in host memory; without a pipeline on a CPU."""
     clouds, found = split(request), dict[int, Sequence[StageOutput]]()
     for group in groups(request.lengths):
         outputs = _run(encoder, _arguments([clouds[cloud] for cloud in group]), pipeline)

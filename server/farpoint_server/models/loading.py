@@ -54,7 +54,6 @@ async def load_model(
     """A model that has run once on every device.
 
     Args:
-        name: Of the model.
         path: Of a safetensors file of an encoder, or of a .pt2 archive of a program; None for the
             shipped weights.
         engines: One of each device, which gets a copy.

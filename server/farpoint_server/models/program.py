@@ -48,12 +48,7 @@ class LoadedProgram:
 
 @dataclass(frozen=True)
 class ProgramWork:
-    """One request to a program.
-
-    Args:
-        program: Runs it.
-        request: The input.
-    """
+    """One request to a program."""
 
     program: LoadedProgram
     request: ModelInput

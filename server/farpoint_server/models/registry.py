@@ -78,11 +78,7 @@ class Registry:
         return model
 
     async def load(self, name: str, path: Path | None, *, is_tried: bool = True) -> LoadedModel:
-        """Reads a model and warms it up, then replaces the one of the same name.
-
-        Args:
-            name: Of the model in requests.
-            path: As for `load_model`, like `is_tried`.
+        """Reads a model as `load_model` does, then replaces the one of the same name.
 
         Raises:
             InvalidRequestError: the name is not allowed, or the file is not a model.

@@ -29,10 +29,7 @@ CPU = torch.device("cpu")
 async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> None:
     """Loads a program in another process, with bounds of memory and time.
 
-    Args:
-        path: Of a .pt2 archive.
-        runs: Whether it is run there too, on the CPU.
-        timeout_s: Seconds that it may take.
+    If `runs`, the program also runs there, on the CPU.
 
     Raises:
         ProgramError: it cannot be loaded or run there.

@@ -75,7 +75,6 @@ class Child:
 
         Args:
             slot: Of the process, without its link.
-            settings: Its own.
             log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
@@ -176,9 +175,7 @@ class Link:
     """One end of a pair of sockets, in the process; lines of JSON go up, and one line comes down.
 
     Args:
-        end: The socket, which the supervisor has handed over.
         is_serving: Whether the process is healthy; sent with each beat.
-        beat_s: Seconds between two heartbeats.
     """
 
     def __init__(

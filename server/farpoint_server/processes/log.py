@@ -14,9 +14,6 @@ class LogMerger:
 
     Writes of more than 4 KiB to one pipe mix with those of others, so each process has a pipe.
     If the output is not read, the pipes fill up, and each process drops and counts lines.
-
-    Args:
-        descriptor: Of the output.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -28,9 +28,6 @@ log = structlog.get_logger("farpoint.supervisor")
 class Ports:
     """The bound sockets, and the settings with the ports that were taken.
 
-    Args:
-        settings: With addresses HOST:PORT; unix:PATH is left as it is.
-
     Attributes:
         settings: The same with each port 0 replaced.
 

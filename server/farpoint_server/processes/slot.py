@@ -105,11 +105,7 @@ def from_environment(
 
 
 def end_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends; Linux only.
-
-    Args:
-        parent: Its process ID.
-    """
+    """Makes the kernel kill this process when its parent, of this process ID, ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended already
         os._exit(1)

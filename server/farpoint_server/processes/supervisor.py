@@ -33,10 +33,8 @@ class Supervisor:
     """Keeps a process in each slot until a signal.
 
     Args:
-        ports: Those of the server, with its settings.
-        merger: Of the log.
+        ports: With the settings of the server.
         folder: Private, for the sockets between processes.
-        limits: Of each process.
     """
 
     def __init__(

@@ -28,12 +28,6 @@ def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_version(farpoint):
-    result = farpoint("--version")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("farpoint ")
-
-
 class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServiceServicer):
     """Knows one model, and loads any."""
 

@@ -110,7 +110,6 @@ def test_arrays_of_other_shapes(tmp_path, shape):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x05ab", "gives 2 bytes"),
         (b"\xe0", "cut short"),
         (b"\x20\x09", "before its own start"),
         (b"\x00a", "gives 1 bytes, expected 6"),

@@ -126,13 +126,6 @@ def test_a_reference_system_that_a_format_does_not_hold_is_named(tmp_path):
     assert write_subset(tmp_path / "a.ply", cloud, np.arange(1)) == lost
 
 
-def test_a_compressed_pcd_becomes_binary(tmp_path):
-    cloud = read_cloud(cloud_file("milk.pcd"))
-    write_subset(tmp_path / "a.pcd", cloud, np.arange(8_000))
-    assert b"\nDATA binary\n" in (tmp_path / "a.pcd").read_bytes()
-    assert_rows(read_cloud(tmp_path / "a.pcd"), cloud, np.arange(8_000))
-
-
 def test_the_octree_of_copc_is_left_out(tmp_path):
     laspy = pytest.importorskip("laspy")
     las = laspy.read(cloud_file("simple.las"))

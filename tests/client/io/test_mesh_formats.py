@@ -27,7 +27,6 @@ LIST = "property list uchar int vertex_indices\n"
 FACE_LINES = "".join("3 " + " ".join(map(str, face)) + "\n" for face in FACES)
 
 PLYS = {
-    "plain": PLY_HEAD.format(XYZ, LIST) + lines(POINTS) + FACE_LINES,
     "blank last lines": PLY_HEAD.format(XYZ, LIST) + lines(POINTS) + FACE_LINES + "\n  \n",
     "blanks in the header": PLY_HEAD.format(XYZ, LIST).replace("\n", " \n")
     + lines(POINTS)

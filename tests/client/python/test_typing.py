@@ -58,8 +58,6 @@ def sync(
     assert_type(client.sample([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], 1), Sample)
     assert_type(client.sample(batch, 4), list[Sample])
     assert_type(client.sample([points, points], [3, 4]), list[Sample])
-    assert_type(client.sample((points, points), 4), list[Sample])
-    assert_type(client.sample([tensor], 4), list[Sample])
     assert_type(client.sample([message, message], 4), list[Sample])
     assert_type(client.encode(tensor, model="encoder"), Encoding)
     assert_type(client.encode(batch), list[Encoding])

@@ -1,6 +1,5 @@
 """One or a few peers that would crowd others out; honest callers are served during each attack."""
 
-import asyncio
 import os
 import socket
 import threading
@@ -15,7 +14,6 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import details, sample_request
 from tests.support.servers.raw_http2 import GOAWAY, RawPeer
-from tests.support.servers.server_process import SLOW_POINTS
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
@@ -33,36 +31,6 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 def peers(address: str, count: int, window: int = 0) -> Iterator[list[RawPeer]]:
     with ExitStack() as stack:
         yield [stack.enter_context(closing(RawPeer(address, window))) for _ in range(count)]
-
-
-async def ask_at_once(
-    address: str, calls: int, connections: int, raw: bytes
-) -> list[grpc.aio.AioRpcError]:
-    """The faults of so many calls."""
-    channels = [grpc.aio.insecure_channel(address, options=OWN) for _ in range(connections)]
-    sends = [channel.unary_unary(SAMPLE) for channel in channels]
-    answers = await asyncio.gather(
-        *(sends[i % connections](raw, timeout=PATIENCE_S) for i in range(calls)),
-        return_exceptions=True,
-    )
-    for channel in channels:
-        await channel.close()
-    assert all(isinstance(answer, bytes | grpc.aio.AioRpcError) for answer in answers)
-    return [answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
-
-
-def test_a_burst_is_answered_or_refused_with_a_time_to_retry_and_every_refusal_is_counted(start):
-    server = start("--max-caller-rpcs", "8", "--http-listen", "127.0.0.1:0", batch_s=2)
-    slow = sample_request(np.zeros((SLOW_POINTS, 3), np.float32), 1).SerializeToString()
-    failed = asyncio.run(ask_at_once(server.address, 1000, 4, slow))
-    assert {error.code().name for error in failed} == {"RESOURCE_EXHAUSTED"}
-    assert all(isinstance(details(error)[0], error_details_pb2.RetryInfo) for error in failed)
-    counted = server.metrics()["farpoint_refusals_total{reason=too_many_calls}"]
-    assert counted == len(failed)
-    server.wait_for(lambda line: line["event"] == "calls rejected")
-    lines = [line for line in server.log if line["event"] == "calls rejected"]
-    assert 1 <= len(lines) <= 30
-    assert 1 <= sum(line["calls"] for line in lines) <= len(failed)
 
 
 def test_rapid_resets_of_one_peer_cancel_no_call_of_another(start):

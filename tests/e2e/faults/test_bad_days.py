@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 import pytest
+from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.brute_force import furthest_points
-from tests.support.messages import array, sample_request
+from tests.support.messages import array, details, sample_request
 from tests.support.servers.server_process import STUBBORN_POINTS
 
 import farpoint
@@ -62,8 +63,9 @@ def code_of(call) -> str:
     return "OK"
 
 
-def test_ten_times_the_load_is_answered_or_refused_and_leaves_nothing_behind(start):
-    server = start("--max-points-in-flight", "20000", "--max-request-points", "20000", batch_s=0.05)
+def test_ten_times_the_load_is_answered_or_refused_with_a_time_to_retry_and_counted(start):
+    bounds = ("--max-points-in-flight", "20000", "--max-request-points", "20000")
+    server = start(*bounds, "--http-listen", "127.0.0.1:0", batch_s=0.05)
     with server.connected() as stub:
         end = time.monotonic() + OVERLOAD_S
 
@@ -72,8 +74,10 @@ def test_ten_times_the_load_is_answered_or_refused_and_leaves_nothing_behind(sta
             while time.monotonic() < end or seen.total() < 5:
                 call = stub.Sample.future(sample_request(CLOUD, 20), timeout=60)
                 seen[code_of(call)] += 1
-                if seen and call.code() is grpc.StatusCode.OK:
+                if call.code() is grpc.StatusCode.OK:
                     assert array(call.result().indices, "<i4").tolist() == EXPECTED
+                else:
+                    assert isinstance(details(call)[0], error_details_pb2.RetryInfo)
             return seen
 
         with ThreadPoolExecutor(32) as callers:
@@ -81,6 +85,8 @@ def test_ten_times_the_load_is_answered_or_refused_and_leaves_nothing_behind(sta
         assert set(total) == {"OK", "RESOURCE_EXHAUSTED"}
         assert min(total.values()) > 5
         check(stub)
+    counted = server.metrics()["farpoint_refusals_total{reason=overloaded}"]
+    assert counted == total["RESOURCE_EXHAUSTED"]
 
 
 def test_after_the_last_of_many_deadlines_the_server_is_idle(start):

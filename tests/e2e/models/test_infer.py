@@ -85,16 +85,6 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
             np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
 
 
-def test_padding_is_in_no_answer(client):
-    clouds = [cloud(n) for n in (9, 1, 64, 33)]
-    answers = client.infer("halves", [{"xyz": points} for points in clouds])
-    for points, answer in zip(clouds, answers, strict=True):
-        assert answer["counts"] == (len(points) + 1) // 2
-        with torch.no_grad():
-            rows, _ = Halves()(torch.from_numpy(points)[None], torch.tensor([len(points)]))
-        np.testing.assert_array_equal(answer["rows"], rows[0, : int(answer["counts"])])
-
-
 def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
     """Some of them share a call."""
     clouds = [cloud(n) for n in RANDOM.integers(1, 400, 40)]

@@ -85,6 +85,20 @@ def test_each_request_gets_what_is_its_own_of_shared_calls(manifest, runs, share
         assert runs.sizes == shared
 
 
+def test_samples_beyond_the_count_of_their_cloud_are_in_no_answer():
+    def halves(inputs: Sequence[Tensor]) -> list[Tensor]:
+        xyz, lengths = inputs
+        return [torch.arange(xyz.size(1)).int().expand(len(xyz), -1), (lengths + 1) // 2]
+
+    picks = TensorSpec("picks", Role.PER_SAMPLE, "int32", ("B", "M"), counts="kept")
+    kept = TensorSpec("kept", Role.COUNTS, "int64", ("B",))
+    manifest = Manifest(Batching.PADDED, (XYZ, LENGTHS), (picks, kept))
+    batch = ProgramBatch(program(manifest, halves), [request(7, 9), request(5)])
+    first, second = (answer["picks"] for answer in batch.run(CPU, None))
+    assert first.values.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+    assert (first.lengths.tolist(), second.values.tolist()) == ([4, 5], [0, 1, 2])
+
+
 def test_what_is_alone_is_one_call_as_it_was_sent():
     runs = Runs()
     work = ProgramWork(program(ALONE, runs), request(6, 6))

@@ -12,13 +12,13 @@ constexpr int kIllegalAddress = 700, kTimeout = 702, kAssert = 710, kMisaligned 
 constexpr int kLaunchFailure = 719;
 
 int code_of(const std::string& why) {
-  const auto tells = [&](const char* text) { return why.find(text) != std::string::npos; };
-  if (tells("of bounds") || tells("use after free") || tells("another device") ||
-      tells("not in shared memory"))
+  const auto has = [&](const char* text) { return why.find(text) != std::string::npos; };
+  if (has("of bounds") || has("use after free") || has("another device") ||
+      has("not in shared memory"))
     return kIllegalAddress;
-  if (tells("aligned")) return kMisaligned;
-  if (tells("deadlock") || tells("does not end")) return kTimeout;
-  return tells("leaves lanes out") || tells("meet in different") ? kLaunchFailure : kAssert;
+  if (has("aligned")) return kMisaligned;
+  if (has("deadlock") || has("does not end")) return kTimeout;
+  return has("leaves lanes out") || has("meet in different") ? kLaunchFailure : kAssert;
 }
 
 std::vector<SoftgpuKernel>& kernels() {

@@ -120,7 +120,7 @@ struct Pace {
   bool lets(size_t warp) const { return random_engine() % one_in[warp] == 0; }
 };
 
-// One turn for every warp whose pace allows it; tells whether anything could have run.
+// One turn for every warp whose pace allows it; returns whether anything could have run.
 bool pass(std::vector<size_t>& warps, const Pace& pace) {
   std::shuffle(warps.begin(), warps.end(), random_engine);
   const bool backwards = random_engine() % 2 != 0;

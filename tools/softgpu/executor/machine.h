@@ -37,7 +37,7 @@ void reset();
 // Called from inside kernels.
 void block_barrier();
 unsigned random_number();
-// Each lane offers a value and gets those of all 32; `what` tells the operation, so that lanes
+// Each lane offers a value and gets those of all 32; `what` names the operation, so that lanes
 // which take different turns are noticed.
 const uint64_t* warp_exchange(const char* what, uint64_t mine);
 unsigned char* shared_memory();

@@ -4,8 +4,8 @@
 // all, until a barrier, a fence or the end of the kernel orders it. So each thread keeps its last
 // stores to itself; they reach memory in a random order, those to the same bytes in theirs, when
 // one of these says so, or by chance. What a thread left unordered when it ended reaches memory
-// with the end of the launch. Strong stores (st.relaxed) are what blocks tell each other: a barrier
-// says nothing to other blocks, but they see them in the end.
+// with the end of the launch. Strong stores (st.relaxed) are messages between blocks: no
+// barrier orders them for other blocks, which see them in the end.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Devices of the software CUDA runtime: what an H100, A100, L4, T4 or Orin tells of itself.
+// Devices of the software CUDA runtime: the properties of an H100, A100, L4, T4 and Orin.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,7 +33,7 @@ struct Device {
 };
 
 extern std::vector<Device>& devices;
-// Without what SOFTGPU_TAKEN_MB says that other processes hold.
+// Without SOFTGPU_TAKEN_MB, the memory of other processes.
 size_t free_bytes(const Device& device);
 extern thread_local int current_device;
 const Profile& profile();
@@ -42,7 +42,7 @@ const Profile& profile();
 extern std::atomic<int> sticky;
 void lose_device(int code, const std::string& why);
 
-// Starts the runtime once, and says what a call has to return: no device, a forked child, or the
+// Starts the runtime once; what a call has to return: no device, a forked child, or the
 // sticky error.
 cudaError_t enter();
 // Keeps an error for cudaGetLastError.

@@ -81,8 +81,7 @@ class Balance:
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
         """Load balancing and retries of a channel."""
-        config = ("grpc.service_config", json.dumps(self._service_config()))
-        return (config, ("grpc.enable_retries", int(self.retry_budget > 0)))
+        return (("grpc.service_config", json.dumps(self._service_config())),)
 
     def _service_config(self) -> dict[str, Any]:
         # The other methods change nothing on the server, so an attempt may safely be repeated.

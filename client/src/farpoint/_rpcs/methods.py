@@ -177,7 +177,13 @@ def write_method(method: Method, request: pb.SampleRequest, clouds: int) -> None
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        float(value)
+    except OverflowError:  # an integer beyond float64
+        return False
+    return True
 
 
 def _wrong(name: str, expected: str, got: object, field: str) -> InvalidArgumentError:

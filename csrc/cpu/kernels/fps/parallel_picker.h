@@ -216,7 +216,7 @@ class ParallelPicker {
       const Key key = merged_[p] < workers_[p].sampled() ? workers_[p].sample(merged_[p]) : 0;
       if (key > first) first = key, from_ = p;
     }
-    Sample sample;  // its place is of no use any more
+    Sample sample;  // no one reads its place any more
     sample.distance = distance_of(first), sample.index = row_of(first);
     return sample;
   }

@@ -13,22 +13,27 @@ void spin_until(const Condition& met) {
   }
 }
 
+// Threads 1 to `threads` - 1, or fewer if the system has no more.
+template <class... Work>
+std::vector<std::thread> start_threads(int threads, Work... work) {
+  std::vector<std::thread> started;
+  started.reserve(threads > 1 ? threads - 1 : 0);
+  try {
+    for (int t = 1; t < threads; ++t) started.emplace_back(work..., t);
+  } catch (const std::system_error&) {
+  }
+  return started;
+}
+
 }  // namespace
 
 void run_on_threads(int threads, void (*body)(void* context, int thread), void* context) {
-  std::vector<std::thread> others;
-  others.reserve(threads > 1 ? threads - 1 : 0);
-  for (int t = 1; t < threads; ++t) others.emplace_back(body, context, t);
+  auto others = start_threads(threads, body, context);
   body(context, 0);
   for (auto& other : others) other.join();
 }
 
-Team::Team(int threads) {
-  others_.reserve(threads > 1 ? threads - 1 : 0);
-  try {
-    for (int t = 1; t < threads; ++t) others_.emplace_back(&Team::serve, this, t);
-  } catch (const std::system_error&) {
-  }
+Team::Team(int threads) : others_(start_threads(threads, &Team::serve, this)) {
   threads_ = static_cast<int>(others_.size()) + 1;
 }
 

@@ -7,8 +7,8 @@
 
 namespace farpoint::cpu {
 
-// Calls body(context, t) for t in [0, threads), t = 0 on the calling thread, and waits for all.
-// `body` must not throw.
+// Calls body(context, t) for t in [0, threads), t = 0 on the calling thread, and waits for all; for
+// fewer t if the system has no more threads. `body` must not throw.
 void run_on_threads(int threads, void (*body)(void* context, int thread), void* context);
 
 // Threads that do one step after another together, the calling thread among them. A step is some

@@ -1,7 +1,7 @@
 // Farthest point sampling of one cloud by several blocks, each in its own partition of the cloud.
 //
 // Each block samples over a pruning tree of its partition, and waits for others only where a point
-// lies near their leaves (peers.cuh); csrc/cpu/kernels/fps/parallel_picker.h says why the result is
+// lies near their leaves (peers.cuh); csrc/cpu/kernels/fps/parallel_picker.h explains why the result is
 // that of one block. Blocks wait for one another, so the launch is cooperative.
 #include <algorithm>
 

@@ -73,8 +73,8 @@ class PinnedBufferPool:
     torch caches pinned memory too, but aborts the process if some is freed after the device failed.
 
     Args:
-        pinned: Makes one of a size in bytes.
-        most: How many there may be, in use and idle together.
+        pinned: Allocates a buffer of a size in bytes.
+        most: Maximum number of buffers, in use and idle.
     """
 
     def __init__(self, pinned: Callable[[int], Tensor], most: int) -> None:

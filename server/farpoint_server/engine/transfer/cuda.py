@@ -28,7 +28,6 @@ class CudaDevice:
     not wait for it implicitly. Nothing here synchronizes the device or a stream.
 
     Args:
-        device: The GPU.
         passes_others: Whether it computes on a stream of higher priority instead.
     """
 

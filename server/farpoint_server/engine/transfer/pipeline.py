@@ -61,9 +61,7 @@ class Pipeline:
     """At most two batches in flight on one device. `submit` belongs to the engine's thread.
 
     Args:
-        device: The GPU.
-        hold: Keeps trims away from the batch that calls it, until what it returns is called.
-        name: Of the thread that completes transfers.
+        hold: Keeps trims away from the calling batch until the returned function is called.
     """
 
     def __init__(self, device: CudaDevice, hold: Hold, name: str = "transfer") -> None:
