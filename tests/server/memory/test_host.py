@@ -9,7 +9,7 @@ import pytest
 
 from farpoint_server.memory import environment, host
 from farpoint_server.memory.cuda import read_stats
-from farpoint_server.memory.host import Glibc, Heap, machine_headroom
+from farpoint_server.memory.host import Glibc, Heap, HeapUse, machine_headroom
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
@@ -50,6 +50,40 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
     """In a process of its own, in which no other thread maps or unmaps memory meanwhile."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(check_freed_memory).result()
+
+
+class SharedMalloc:
+    """Live and cached bytes in numbers; another thread frees 20 MiB during the given trim."""
+
+    name, live, cached, trims = "shared", 100 * MIB, 0, 0
+
+    def __init__(self, frees_at: int) -> None:
+        self.frees_at = frees_at
+
+    def free(self, size):
+        self.live, self.cached = self.live - size, self.cached + size
+
+    def use(self):
+        return HeapUse(self.live, self.cached + 900 * MIB)
+
+    def trim(self):
+        self.cached, self.trims = 0, self.trims + 1
+        if self.trims == self.frees_at:
+            self.free(20 * MIB)
+
+    def anonymous(self):
+        return 40 * MIB + self.live + self.cached
+
+
+@pytest.mark.parametrize(("frees_at", "left"), [(1, 0), (2, 20 * MIB)])
+def test_memory_that_others_free_during_a_trim_goes_with_it_or_with_the_next(frees_at, left):
+    malloc = SharedMalloc(frees_at)
+    heap = Heap(malloc, malloc.anonymous)
+    malloc.free(30 * MIB)
+    heap.trim()
+    assert heap.stats().releasable == left
+    heap.trim()
+    assert (malloc.cached, heap.stats().releasable) == (0, 0)
 
 
 def test_the_tighter_of_machine_and_control_group_counts(tmp_path):

@@ -86,6 +86,26 @@ def test_no_level_fires_within_the_interval_of_any_trim():
 
 
 @pytest.mark.parametrize(
+    ("left", "kept"),
+    [
+        (Stats(800, 800, 0), 0),
+        (Stats(800, 1000, 200), 200),
+        (Stats(800, 900, 100), 100),
+        # 50 of what came back were freed by others during the trim.
+        (Stats(750, 900, 150), 100),
+        # More came back than was counted as releasable.
+        (Stats(700, 700, 30), 0),
+    ],
+)
+def test_what_a_trim_could_not_release_is_not_tried_again(left, kept):
+    policy = TrimPolicy(ROUND)
+    policy.trimmed(100.0, Reason.IDLE, CACHED, left, FULL)
+    for more, expected in ((63, None), (64, Reason.IDLE)):
+        stats = Stats(800, 5000, kept + more)
+        assert decide(policy, 200.0, stats, idle_for=99) is expected
+
+
+@pytest.mark.parametrize(
     ("times", "unhealthy"),
     [
         ((0.0, 1.0), False),
