@@ -34,13 +34,13 @@ if [ "$1" = run ]; then
   echo "Setting up .venv and the compiled ops, once: two minutes, 1.5 GB of disk;"
   echo "with an NVIDIA driver several GB more, for torch's CUDA libraries."
   has_uv || "$python" -m pip install -q uv || true
-  echo "1/4 build tools"
+  echo "1/3 build tools"
   install 'setuptools>=77' 'setuptools-scm>=8' wheel ninja
-  echo "2/4 torch, and the kernels meanwhile"
+  echo "2/3 torch, and the kernels at the same time"
   mkdir -p build
   compile_kernels &
   install_torch
-  echo "3/4 client and server"
+  echo "3/3 client and server"
   install --no-build-isolation -e 'client[las,picture]' -e . -e server -e training
   wait
 else

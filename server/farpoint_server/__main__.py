@@ -87,7 +87,7 @@ def _settle_allocators(settings: Settings) -> dict[str, object]:
     malloc = host.detect()
     chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
-        chosen["torch"] = environment.settle(os.environ)
+        chosen["torch"] = environment.configure(os.environ)
     return chosen
 
 

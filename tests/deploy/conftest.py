@@ -1,4 +1,4 @@
-"""The chart rendered by Helm's own library, and where the deployments lie."""
+"""The chart rendered by Helm's own library, and paths of the deployments."""
 
 import importlib
 import os

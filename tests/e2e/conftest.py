@@ -56,7 +56,7 @@ def channel(server: RunningServer) -> Iterator[grpc.Channel]:
 
 @pytest.fixture(scope="module")
 def stub(channel: grpc.Channel) -> sampling_pb2_grpc.SamplingServiceStub:
-    """A stub that sends whatever it is given."""
+    """A raw stub, without the checks of the client."""
     return sampling_pb2_grpc.SamplingServiceStub(channel)
 
 

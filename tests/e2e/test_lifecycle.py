@@ -44,7 +44,7 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
     assert draining["calls"] > 10, "the signal came too late to mean anything"
 
 
-def test_a_draining_server_says_so_everywhere_takes_nothing_new_and_finishes_its_work(start):
+def test_a_draining_server_refuses_new_calls_on_every_port_and_finishes_accepted_ones(start):
     server = start("--drain-grace-s", "2", *HTTP, batch_s=4)
     go_on, request = threading.Event(), sample_request(CLOUD, 20)
     sensor = itertools.chain(
@@ -99,7 +99,7 @@ def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
     assert (stopped["unanswered"], stopped["level"]) == (1, "warning")
 
 
-def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
+def test_work_of_a_caller_that_left_does_not_delay_the_end(start):
     server = start(batch_s=20)
     with server.connected() as stub, pytest.raises(grpc.RpcError):
         stub.Sample(sample_request(CLOUD, 1), timeout=0.3)
@@ -109,15 +109,8 @@ def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("service", ["", SERVICE, "grpc.health.v1.Health"])
-def test_health_is_known_for_the_server_and_each_service(channel, service):
-    health = health_pb2_grpc.HealthStub(channel)
-    answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_reflection_lists_and_describes_every_service(channel, version):
+def test_reflection_describes_every_service_and_health_knows_it(channel, version):
     reflect = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
         request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
@@ -130,9 +123,13 @@ def test_reflection_lists_and_describes_every_service(channel, version):
     for answer in reflect(iter([ask(file_containing_symbol=name) for name in names])):
         (file, *_) = answer.file_descriptor_response.file_descriptor_proto
         assert FileDescriptorProto.FromString(file).service
+    health = health_pb2_grpc.HealthStub(channel)
+    for name in ("", SERVICE, "grpc.health.v1.Health"):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_the_server_says_what_it_is(client):
+def test_server_info(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]
     assert info.methods == ("farthest_point", "voxel_grid", "random", "poisson_disk")
@@ -161,7 +158,7 @@ LONG = f"unix:/tmp/{'x' * 150}"
         (["--device", "cuda:77"], "--device cuda:77: "),
     ],
 )
-def test_what_keeps_a_server_from_starting_is_one_line(server, flags, reason):
+def test_an_error_at_the_start_is_one_line(server, flags, reason):
     status, (*log, last) = failed_start(*(flag.format(used=server.address) for flag in flags))
     assert status == 2
     assert last.startswith(f"farpoint-server: {reason.format(used=server.address)}")
@@ -197,7 +194,7 @@ def test_a_server_without_standard_error_does_not_start():
     assert ended.stdout.startswith("farpoint-server: standard error is closed")
 
 
-def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
+def test_a_variable_that_is_not_a_setting_gives_a_warning(start, monkeypatch):
     monkeypatch.setenv("FARPOINT_LISTN", "secret")
     line = start().wait_for(lambda line: line["level"] == "warning")
     assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]

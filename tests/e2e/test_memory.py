@@ -1,17 +1,15 @@
 """Memory of a running server: returned when idle, trimmed, bounded, exhausted."""
 
 import json
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tests.support.command import run_farpoint
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, wait_until
 
 import farpoint
 from farpoint_ops import furthest_point_sample
@@ -34,20 +32,6 @@ def admin(admin_server) -> Iterator[farpoint.Client]:
         yield client
 
 
-def resident(server: RunningServer) -> int:
-    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
-    give_up = time.monotonic() + timeout_s
-    while time.monotonic() < give_up:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def returned_when_idle(client: farpoint.Client) -> int:
     """Bytes that all idle trims so far have given back."""
     (device,) = client.memory().devices
@@ -62,17 +46,17 @@ def test_a_burst_is_given_back_when_the_server_is_idle(start):
     for client in clients:
         client.sample(CLOUD, 9)
     clients[0].trim_memory()
-    before, returned = resident(server), returned_when_idle(clients[0])
+    before, returned = server.resident_mib(), returned_when_idle(clients[0])
     with ThreadPoolExecutor(16) as callers:
         list(callers.map(lambda client: client.sample(cloud, 16), clients))
     # What the kernel frees by itself may be enough to come down; the trim comes with idleness.
-    assert wait_until(lambda: returned_when_idle(clients[0]) > returned + 20 * MIB)
-    assert wait_until(lambda: resident(server) < 1.15 * before)
+    wait_until(lambda: returned_when_idle(clients[0]) > returned + 20 * MIB)
+    wait_until(lambda: server.resident_mib() < 1.15 * before)
     for client in clients:
         client.close()
 
 
-def test_get_memory_says_what_the_device_holds(admin):
+def test_get_memory_reports_what_the_device_holds(admin):
     admin.sample(CLOUD, 9)
     memory = admin.memory()
     assert memory.allocator_settings == ""

@@ -83,7 +83,7 @@ async def test_certificate_and_token_open_the_service(secured):
         (OPS, farpoint.PermissionDeniedError, "the token of 'ops' lacks the scope 'sample'", 403),
     ],
 )
-def test_another_token_does_not(secured, token, error, reason, status):
+def test_another_token_is_refused(secured, token, error, reason, status):
     with secured.client(token) as client, pytest.raises(error, match=reason) as caught:
         client.sample(CLOUD, 3)
     line = secured.server.wait_for(lambda line: line.get("request_id") == caught.value.request_id)
@@ -120,7 +120,7 @@ def test_over_http_health_and_metrics_need_no_certificate_and_calls_do(secured):
         assert b"farpoint_serving 1.0" in caller.request("GET", "/metrics").body
 
 
-def test_the_probe_port_is_plain_and_has_health_only(secured):
+def test_the_probe_port_is_plain_text_and_has_health_only(secured):
     health, absent = (200, b"SERVING\n"), (404, b"Not Found")
     for path in ("/healthz", "/readyz", "/", "/metrics", MEMORY, "/v2/health/ready"):
         address = secured.server.ready["probe_address"]
@@ -139,6 +139,9 @@ def test_administration_is_on_its_own_port_with_its_own_scope(secured):
     with secured.http(secured.files, secured.files) as caller:
         assert caller.call_json(MEMORY, {}, **bearer(OPS)).status == 404
         assert caller.request("POST", UNLOAD, b"{}", **bearer(CAMERA)).status == 403
+        refused = caller.request("POST", UNLOAD, b"{}", **bearer(OPS))
+        assert refused.status == 501
+        assert "--admin-listen" in refused.json["error"]
     with farpoint.Client(secured.admin, token=OPS) as admin:
         assert admin.memory().devices[0].device == "cpu"
         with pytest.raises(farpoint.UnimplementedError):
@@ -175,7 +178,7 @@ def test_an_open_stream_ends_with_its_token(start, tmp_path):
         over.set()
 
 
-def test_a_server_that_is_open_to_other_machines_says_so(start):
+def test_a_server_that_is_open_to_other_machines_warns(start):
     server = start("--listen", "0.0.0.0:0")
     (warning,) = [line for line in server.log if line["level"] == "warning"]
     assert warning["addresses"] == ["0.0.0.0:0"]

@@ -52,7 +52,7 @@ async def test_clouds_are_answered_while_more_are_still_to_come(server):
     assert item.index == 1
 
 
-def test_bytes_that_are_no_request_and_a_stream_request_without_one_fail_alone(channel):
+def test_bytes_that_are_not_a_request_and_an_empty_stream_request_fail_alone(channel):
     call = channel.stream_stream(
         "/farpoint.v1.SamplingService/SampleStream",
         response_deserializer=pb.SampleStreamResponse.FromString,
@@ -62,7 +62,7 @@ def test_bytes_that_are_no_request_and_a_stream_request_without_one_fail_alone(c
     assert codes == [3, 0, 3, 0]
 
 
-def test_a_reader_who_does_not_read_slows_the_sender_down(start):
+def test_a_slow_reader_slows_the_sender_down(start):
     server = start()
     taken = 0
 

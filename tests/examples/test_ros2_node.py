@@ -3,8 +3,7 @@
 import importlib.util
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
@@ -15,7 +14,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 from tests.support.robots import recorded_messages
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, wait_until
 
 import farpoint
 from farpoint import PackedCloud
@@ -149,7 +148,8 @@ def test_a_server_that_went_away_is_found_again(example, tmp_path, monkeypatch):
         try:
             for _ in range(2):
                 server = RunningServer("--listen", path)
-                feed_until(inbox, message, lambda: not published.empty())
+                # A sensor: what was sent to a server that went away is lost.
+                wait_until(lambda: inbox.put(message) or not published.empty())
                 check_sampled(published.get(), message, client)
                 server.process.kill()
                 server.wait()
@@ -160,15 +160,6 @@ def test_a_server_that_went_away_is_found_again(example, tmp_path, monkeypatch):
             inbox.close()
             worker.join(60)
     assert not worker.is_alive()
-
-
-def feed_until(inbox: Any, message: Any, is_done: Callable[[], bool]) -> None:
-    """A sensor: what was sent to a server that went away is lost."""
-    give_up = time.monotonic() + 60
-    while not is_done():
-        assert time.monotonic() < give_up
-        inbox.put(message)
-        time.sleep(0.05)
 
 
 def test_the_node(example, server, client, monkeypatch):

@@ -40,7 +40,7 @@ def test_there_is_nothing_to_install_or_compile_with(container):
     assert torch
 
 
-def test_it_says_what_it_is_and_is_small(configuration):
+def test_it_has_labels_and_is_small(configuration):
     assert configuration["Size"] < 900e6
     labels = configuration["Labels"]
     names = {name.removeprefix("org.opencontainers.image.") for name in labels}

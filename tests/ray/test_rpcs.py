@@ -102,6 +102,6 @@ def test_calls_errors_a_rollout_and_more_replicas(nodes, tmp_path):
     wait_until(lambda: nodes.running_replicas() == 1)
     with farpoint.Client(nodes.target) as client, pytest.raises(farpoint.UnauthenticatedError):
         client.sample(CLOUD, 8)
-    target = f"127.0.0.1:{nodes.port}"  # of a list of addresses the client cannot tell
+    target = f"127.0.0.1:{nodes.port}"  # a list of addresses would get no token
     with farpoint.Client(target, token=secret) as client, ThreadPoolExecutor(8) as callers:
         assert all(callers.map(lambda _: len(client.sample(CLOUD, 8)) == 8, range(40)))

@@ -3,19 +3,18 @@
 import base64
 import io
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
+from tests.support.servers.server_process import wait_until
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-TIMEOUT_S = 60
 FLAGS = """
 --headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader
 --ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking
@@ -68,7 +67,7 @@ class Page:
         self.cdp("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, address: str, fragment: str = "") -> None:
-        """Loads the page anew, also where only the fragment differs."""
+        """Loads the page again, also if only the fragment differs."""
         self.driver.get("about:blank")
         self.driver.get(f"http://{address}/#{fragment}")
 
@@ -77,11 +76,10 @@ class Page:
 
     def wait_for(self, condition: str) -> Any:
         """The value of a JavaScript expression, once it is true."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not (value := self.script(f"return {condition}")):
-            assert time.monotonic() < deadline, f"{condition}; message: {self.message()!r}"
-            time.sleep(0.02)
-        return value
+        return wait_until(
+            lambda: self.script(f"return {condition}"),
+            lambda: f"{condition}; message: {self.message()!r}",
+        )
 
     def wait_for_sample(self, samples: int) -> None:
         caption = "document.getElementById('caption-sample').textContent"
@@ -107,7 +105,7 @@ class Page:
             self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
 
     def choose(self, group: str, value: str) -> None:
-        """Clicks a radio button, which lies over its own label."""
+        """Clicks a radio button, which covers its label."""
         selector = f'input[name="{group}"][value="{value}"]'
         self.driver.find_element("css selector", selector).click()
 
@@ -134,23 +132,23 @@ class Page:
         """The file that a button downloads."""
         shutil.rmtree(self.downloads, ignore_errors=True)
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
-        deadline = time.monotonic() + TIMEOUT_S
         # The name is there from the beginning, empty; what was written is moved onto it.
-        while not (done := [path for path in self.downloads.glob("*") if _complete(path)]):
-            assert time.monotonic() < deadline, f"no download of {kind}"
-            time.sleep(0.02)
-        return done[0].read_bytes()
+        done = wait_until(lambda: [p for p in self.downloads.glob("*") if _complete(p)])
+        return bytes(done[0].read_bytes())
 
     def download_array(self, kind: str = "npy") -> np.ndarray:
         return np.load(io.BytesIO(self.download(kind)))
 
     def wait_for_pixels(self, wanted: Callable[[int, int], bool]) -> tuple[int, int]:
         """Counts of drawn pixels in the left and the right half of the canvas, once they fit."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not wanted(*(counts := self.script(PIXELS))):
-            assert time.monotonic() < deadline, f"{counts} pixels; message: {self.message()!r}"
-            time.sleep(0.05)
-        return counts
+        counts: list[int] = []
+
+        def fits() -> bool:
+            counts[:] = self.script(PIXELS)
+            return wanted(*counts)
+
+        wait_until(fits, lambda: f"{counts} pixels; message: {self.message()!r}")
+        return counts[0], counts[1]
 
     def canvas(self) -> Image.Image:
         data = self.script("return document.getElementById('canvas').toDataURL()")

@@ -94,7 +94,7 @@ def _picture(page: Page) -> np.ndarray:
     return np.asarray(page.canvas().convert("L"), np.int16)
 
 
-def test_without_webgl_the_page_says_so_and_samples(page: Page, address: str) -> None:
+def test_without_webgl_the_page_shows_a_message_and_samples(page: Page, address: str) -> None:
     source = "HTMLCanvasElement.prototype.getContext = () => null"
     script = page.cdp("Page.addScriptToEvaluateOnNewDocument", source=source)
     try:

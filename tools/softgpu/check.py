@@ -62,7 +62,7 @@ SERVER_TESTS = (
     "tests/e2e/test_lifecycle.py::test_a_signal_answers_every_accepted_request_and_exits_with_0",
     # Clouds that PTX would be executed for minutes on.
     "-k",
-    "not street_scan and not sensor_faster and not reader_who and not recorded_message "
+    "not street_scan and not sensor_faster and not slow_reader and not recorded_message "
     "and not in_pieces and not in_flight and not batch_ends_by_itself "
     # A server that is slow on a CPU alone.
     "and not draining_server "

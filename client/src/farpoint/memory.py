@@ -44,7 +44,7 @@ class DeviceMemory:
     """Pinned host memory, live and cached."""
     host_releasable_bytes: int
     trims: Mapping[str, TrimTotal]
-    """By reason, for example "idle"."""
+    """Trims by reason, for example "idle"."""
     retry_count: int
     """Times that the allocator flushed its cache in the middle of a batch."""
     out_of_memory_count: int

@@ -77,7 +77,7 @@ class PackedCloud:
     """Bytes from one row to the next; 0 for rows without gaps."""
     is_bigendian: bool = False
     _dtype: np.dtype[Any] = field(init=False)
-    """Of a record."""
+    """Type of a record."""
 
     @classmethod
     def from_ros(cls, message: PointCloud2Like) -> "PackedCloud":

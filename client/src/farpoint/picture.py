@@ -28,7 +28,7 @@ def before_after(
         points: (N, 3) finite.
         samples: (M, 3).
         radius: the covering radius, for the caption; None where it is not measured.
-        unit: of the coordinates; None where nothing says which.
+        unit: of the coordinates; None if it is unknown.
     """
     with naming(path):
         require("matplotlib", "A picture", "picture")

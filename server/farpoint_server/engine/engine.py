@@ -313,11 +313,11 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
     return OverloadedError(str(finding), RETRY_MS)
 
 
-def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> Pipeline | None:
+def _pipeline_to(device: torch.device, memory: Manager, high_priority: bool) -> Pipeline | None:
     """None for a CPU."""
     if device.type != "cuda":
         return None
-    cuda = CudaDevice(device, passes_others=passes_others)
+    cuda = CudaDevice(device, high_priority=high_priority)
     return Pipeline(cuda, memory.hold, f"transfer-{device}")
 
 

@@ -17,7 +17,7 @@ class AllocatorOptionError(ValueError):
     """The environment has an allocator option that the memory manager does not support."""
 
 
-def settle(environ: MutableMapping[str, str]) -> str:
+def configure(environ: MutableMapping[str, str]) -> str:
     """Sets exactly one variable of `environ` for the allocator and returns its value.
 
     Options of the operator win over the defaults here.

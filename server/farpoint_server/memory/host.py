@@ -122,7 +122,7 @@ class Heap:
         self._malloc = malloc or detect()
         self._anonymous = anonymous or anonymous_bytes
         self._rest = 0
-        self._settle(used=0)
+        self._measure_rest(used=0)
 
     def stats(self) -> Stats:
         use = self._malloc.use()
@@ -139,7 +139,7 @@ class Heap:
         # this memory does not count as unreachable.
         used = self._malloc.use().used
         self._malloc.trim()
-        self._settle(used)
+        self._measure_rest(used)
 
     def trim_host(self) -> None:
         """Does nothing: the heap is the device."""
@@ -150,7 +150,7 @@ class Heap:
     def snapshot(self) -> bytes | None:
         return None
 
-    def _settle(self, used: int) -> None:
+    def _measure_rest(self, used: int) -> None:
         """Measures resident memory that is neither live nor releasable: stacks, other allocators.
 
         Blocks that were live before (`used`) and are freed now count as releasable.

@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     """Checks without a message of the process."""
     stuck: int = 60
     """Checks without a heartbeat of its event loop."""
-    sick: int = 30
+    unhealthy: int = 30
     """Heartbeats of a process that is not healthy."""
     pause_s: float = 0.5
     """Before it is replaced."""
@@ -62,7 +62,7 @@ class Child:
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
         self._signal: signal.Signals | None = None
-        self._starting = self._frozen = self._stuck = self._sick = 0
+        self._starting = self._frozen = self._stuck = self._unhealthy = 0
 
     async def run(
         self,
@@ -113,14 +113,14 @@ class Child:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
-    def hear(self, message: Mapping[str, Any]) -> None:
+    def receive(self, message: Mapping[str, Any]) -> None:
         """Handles a message of the process."""
         self._frozen = 0
         if message["event"] == "beat":
             self._stuck = 0
             # A process that loads or waits for the others is not healthy yet.
             is_well = message["serving"] or not self.ready.is_set()
-            self._sick = 0 if is_well else self._sick + 1
+            self._unhealthy = 0 if is_well else self._unhealthy + 1
         elif message["event"] == "warm":
             self.warm.set()
         elif message["event"] == "ready":
@@ -139,13 +139,13 @@ class Child:
         self._stuck += 1
         if self._frozen > limits.frozen or self._stuck > limits.stuck:
             return "process does not answer"
-        return UNHEALTHY if self._sick > limits.sick else None
+        return UNHEALTHY if self._unhealthy > limits.unhealthy else None
 
     async def _listen(self, link: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=link)
         try:
             while line := await reader.readline():
-                self.hear(json.loads(line))
+                self.receive(json.loads(line))
         finally:
             writer.close()
 
@@ -188,7 +188,7 @@ class Link:
     def start(self) -> None:
         """Starts to send heartbeats of the process and of its event loop."""
         self._beating = asyncio.create_task(self._beat())
-        threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._send_alive, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
         """Reports that this process is loaded; returns once all processes are and it may serve."""
@@ -199,7 +199,7 @@ class Link:
         """Reports that calls are answered, with the fields of the log line."""
         self._send("ready", fields=fields, pid=os.getpid())
 
-    def _live(self) -> None:
+    def _send_alive(self) -> None:
         # On a thread: the event loop of a healthy process may be busy for seconds.
         while True:
             self._send("alive")

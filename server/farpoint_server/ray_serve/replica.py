@@ -71,7 +71,7 @@ class ReplicaContext(HttpContext):
         finally:
             call.cancel()
 
-    def settle(self) -> None:
+    def send_status(self) -> None:
         """Makes Ray send the status and the trailers with the next answer."""
         if self.code() is not grpc.StatusCode.OK:
             self._ray.set_code(self.code())
@@ -86,7 +86,7 @@ class ReplicaContext(HttpContext):
             with suppress(grpc.aio.AbortError):
                 text = status_of(error, request_id).message
                 await self.abort(grpc.StatusCode.INTERNAL, text, ((REQUEST_ID_KEY, request_id),))
-        self.settle()
+        self.send_status()
 
 
 class Replica:
@@ -103,7 +103,7 @@ class Replica:
         # Too late for threads that Ray has started, which keep their arenas.
         host.detect().set_options(os.environ)
         if set(settings.device) != {"cpu"}:
-            environment.settle(os.environ)
+            environment.configure(os.environ)
         logging.configure(settings)
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
@@ -120,10 +120,10 @@ class Replica:
         call = self.app.calls.start(path, context, PROTOCOL)
         try:
             async for answer in context.answers(call):
-                context.settle()
+                context.send_status()
                 yield Serialized(answer)
             last = await call
-            context.settle()
+            context.send_status()
             if not method.server_streaming:
                 yield Serialized(last)
         except Exception as error:

@@ -173,6 +173,16 @@ def test_attributes_that_a_format_does_not_hold_are_named(sample, tmp_path):
     assert "intensity" in json.loads(result.stdout)["notes"][-1]
 
 
+def test_names_of_files_are_any_bytes(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.csv"
+    Path(os.fsdecode(path)).write_text("1,2,3\n")
+    command, strict = [sys.executable, "-m", "farpoint", "info", path], "utf-8:strict"
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONIOENCODING": strict}, capture_output=True, check=True
+    )
+    assert path in done.stdout
+
+
 @pytest.mark.parametrize("module", ["farpoint.cli.app", "argparse", "farpoint.cli.sample.run"])
 def test_ctrl_c_during_the_imports_is_one_line(module):
     code = (

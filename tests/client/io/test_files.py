@@ -198,7 +198,7 @@ def test_permissions_are_kept_and_parts_are_not_seen(tmp_path):
     with replacing(path) as part:
         part.write_text("after")
         assert path.read_text() == "before"
-        assert part.suffix == ".csv"
+        assert (part.suffix, part.parents[1]) == (".csv", tmp_path)
     assert path.read_text() == "after"
     assert path.stat().st_mode & 0o777 == 0o640
 

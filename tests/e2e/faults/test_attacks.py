@@ -58,7 +58,7 @@ def test_rapid_resets_of_one_peer_cancel_no_call_of_another(start):
             thread.join()
 
 
-def test_answers_that_are_not_read_count_until_their_peers_are_cut_off(start):
+def test_unread_answers_count_until_their_peers_are_disconnected(start):
     """Each of 12 peers wants 560 kB for 480 kB, and reads nothing."""
     server = start(
         *("--max-bytes-in-flight", str(4 << 20), "--max-message-bytes", str(4 << 20)),
@@ -78,7 +78,7 @@ def test_answers_that_are_not_read_count_until_their_peers_are_cut_off(start):
             assert len(client.sample(CLOUD, 5).indices) == 5
 
 
-def test_an_answer_of_a_stream_that_is_not_read_counts_too(start):
+def test_an_unread_answer_of_a_stream_counts_too(start):
     server = start("--send-timeout-s", "0.5", "--http-listen", "127.0.0.1:0")
     cloud = np.random.default_rng(6).normal(size=(20_000, 3)).astype(np.float32)
     request = sample_request(cloud, 20_000, return_points=True)
@@ -92,7 +92,7 @@ def test_an_answer_of_a_stream_that_is_not_read_counts_too(start):
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
 
 
-def test_uploads_that_trickle_and_half_messages_keep_no_other_out(start):
+def test_trickling_uploads_and_half_messages_do_not_block_other_callers(start):
     limits = ("--max-points-in-flight", "100000", "--max-request-points", "100000")
     server, go_on = start("--receive-turns", "2", *limits), threading.Event()
     host, _, port = server.address.rpartition(":")
@@ -180,7 +180,7 @@ def test_silent_connections_make_room_after_the_handshake_timeout(start):
                 pass
 
 
-def test_connections_and_streams_that_ask_nothing_end_and_watches_stay(start):
+def test_idle_connections_and_streams_end_and_watches_stay(start):
     server = start("--idle-timeout-s", "0.5")
     with (
         peers(server.address, 1) as (peer,),

@@ -19,7 +19,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.brute_force import furthest_points
 from tests.support.messages import array, details, sample_request
-from tests.support.servers.server_process import STUBBORN_POINTS
+from tests.support.servers.server_process import STUBBORN_POINTS, wait_until
 
 import farpoint
 from farpoint.v1 import sampling_pb2_grpc
@@ -46,11 +46,6 @@ def check(stub) -> None:
     """The server still answers, soon and rightly."""
     answer = stub.Sample(sample_request(CLOUD, 20), timeout=PATIENCE_S)
     assert array(answer.indices, "<i4").tolist() == EXPECTED
-
-
-def resident_mb(server) -> float:
-    with open(f"/proc/{server.process.pid}/statm") as pages:
-        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def code_of(call) -> str:
@@ -149,7 +144,7 @@ def test_many_large_requests_at_once_stay_within_bounds(start):
     raw = sample_request(np.tile(HUGE, (3, 1)), 20).SerializeToString()
     with server.connected() as stub:
         check(stub)
-        before = resident_mb(server)
+        before = server.resident_mib()
     options = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(server.address, options=options) as channel:
         send = channel.unary_unary("/farpoint.v1.SamplingService/Sample")
@@ -158,12 +153,10 @@ def test_many_large_requests_at_once_stay_within_bounds(start):
             codes = Counter(code_of(call) for call in calls)
             assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"}
             assert codes["OK"] >= 3
-        assert resident_mb(server) - before < 700
+        assert server.resident_mib() - before < 700
         check(sampling_pb2_grpc.SamplingServiceStub(channel))
-    give_up = time.monotonic() + 60
-    while resident_mb(server) - before > 50 and time.monotonic() < give_up:
-        time.sleep(0.2)
-    assert resident_mb(server) - before <= 50  # the messages of five of the calls would be more
+    # The messages of five of the calls would be more.
+    wait_until(lambda: server.resident_mib() - before <= 50)
 
 
 def test_garbage_over_the_wire_is_invalid_and_nothing_else(channel, stub):

@@ -73,7 +73,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("rpc", CALLS)
-def test_bytes_that_are_no_message_are_invalid_at_health_and_reflection(channel, server, rpc):
+def test_bytes_that_are_not_a_message_are_invalid_at_health_and_reflection(channel, server, rpc):
     kind = CALLS[rpc]
     call = getattr(channel, kind)(f"/{rpc}")
     with pytest.raises(grpc.RpcError) as caught:

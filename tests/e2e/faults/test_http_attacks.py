@@ -27,7 +27,7 @@ def server():
 def http(server):
     with HttpCaller(server) as http:
         yield http
-        assert http.call("Sample", SMALL).status == 200  # whatever was before
+        assert http.call("Sample", SMALL).status == 200  # after any attack
 
 
 def test_an_expected_continue_comes_only_where_the_body_is_wanted(http):
@@ -38,7 +38,7 @@ def test_an_expected_continue_comes_only_where_the_body_is_wanted(http):
     assert wanted.recv(100).startswith(b"HTTP/1.1 100")
 
 
-def test_bodies_that_trickle_count_and_keep_no_other_out(start):
+def test_bodies_that_trickle_count_and_do_not_block_others(start):
     server = start(*HTTP, "--receive-turns", "2", "--max-message-bytes", str(MIB))
     with HttpCaller(server) as http:
         slow = [http.send(raw_call("Sample", bytes(5000), length=10_000)) for _ in range(20)]
@@ -51,7 +51,7 @@ def test_bodies_that_trickle_count_and_keep_no_other_out(start):
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
 
 
-def test_answers_that_are_not_read_count_until_their_peers_are_cut_off(start):
+def test_unread_answers_count_until_their_peers_are_disconnected(start):
     """Each of 12 peers wants 560 kB for 480 kB, and reads nothing."""
     server = start(
         *("--max-bytes-in-flight", str(4 * MIB), "--max-message-bytes", str(4 * MIB)),

@@ -143,7 +143,7 @@ def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder)
         admin.unload_model("extra")
 
 
-def test_what_is_no_model_is_refused_with_the_reason(admin, server, tmp_path):
+def test_a_file_that_is_not_a_model_is_refused_with_the_reason(admin, server, tmp_path):
     """tests/models has every kind of file."""
     os.mkfifo(tmp_path / "pipe.pt2")
     (tmp_path / "endless.pt2").symlink_to("/dev/zero")

@@ -1,4 +1,4 @@
-"""Exported models through `Client.infer` answer as their modules, however they are batched."""
+"""Exported models through `Client.infer` give the answers of their modules in every batch."""
 
 import shutil
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ async def test_the_asyncio_client_gets_the_same(server):
     assert all((answer["pooled"] == one["pooled"]).all() for answer in two)
 
 
-def test_a_program_says_what_it_takes_and_gives(client):
+def test_inputs_and_outputs_of_a_program_are_listed(client):
     models = {model.name: model for model in client.list_models()}
     segmenter = models["segmenter"]
     assert [(t.name, t.scope, t.row_shape) for t in segmenter.inputs] == [
@@ -166,7 +166,7 @@ def test_built_in_sampling_is_a_model_too(client):
     np.testing.assert_array_equal(answer["indices"], client.sample(points, 7).indices)
 
 
-def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
+def test_encode_refuses_exported_models_and_infer_unknown_ones(client):
     with pytest.raises(farpoint.InvalidArgumentError, match="infer runs others"):
         client.encode(cloud(9), model="pool")
     with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):

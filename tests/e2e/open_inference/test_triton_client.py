@@ -154,7 +154,7 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert refusal(lambda: admin.load_model("copy"))[0] == "StatusCode.NOT_FOUND"
     admin.load_model("copy", config=path)
     assert stock.is_model_ready("copy")
-    admin.load_model("copy")  # anew, from the same path
+    admin.load_model("copy")  # again, from the same path
     admin.unload_model("copy", unload_dependents=True)
     assert not stock.is_model_ready("copy")
     for wrong in ("not JSON", "[]", '{"parameters": {"path": {"string_value": 7}}}'):
@@ -166,7 +166,7 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert text.startswith("parameters[file:1/model]: expected a path on the server")
 
 
-def test_what_is_not_there_says_so(stock):
+def test_unsupported_calls_name_the_alternative(stock):
     for call, name in (
         (stock.get_trace_settings, "TraceSetting"),
         (lambda: stock.update_trace_settings(settings={"trace_rate": "1"}), "TraceSetting"),

@@ -151,6 +151,14 @@ def test_numbers_become_what_the_model_takes():
     assert decoded.rows["xyz"].shape == (20, 3)
 
 
+def test_a_model_may_take_numbers_that_are_not_finite():
+    inputs = tuple(replace(spec, nonfinite=True) for spec in SEGMENTER.inputs)
+    xyz, color = np.full((2, 10, 3), np.nan, np.float32), np.full((2, 10, 2), np.inf, np.float32)
+    decoded = decode(request(xyz=xyz, color=color), replace(SEGMENTER, inputs=inputs))
+    assert np.isnan(decoded.rows["xyz"]).all()
+    assert np.isinf(decoded.rows["color"]).all()
+
+
 def test_one_cloud_has_no_dimension_of_clouds():
     xyz, color = np.zeros((10, 3), np.float32), np.zeros((10, 2), np.float32)
     decoded = decode(request(xyz=xyz, color=color, label=np.array(3)))

@@ -46,6 +46,7 @@ def message(*body):
 @pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
 def test_numbers_in_json_are_the_points(data):
     parameters = {"start_index": 4, "priority": 2**63 - 1}
+    assert message(*body(points(shape=[1] * 32, data=[1])))  # as many dimensions as there may be
     read = message(*body(points(data=data), COUNT, id="7", parameters=parameters))
     assert (read.request.model_name, read.request.id) == ("fps", "7")
     parsed = fps.parse_fps_request(read, LIMITS)
@@ -71,7 +72,10 @@ def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
     ("fields", "in_binary"),
     [
         ({}, set()),
-        ({"parameters": {"binary_data_output": True}}, {"indices", "distances"}),
+        (
+            {"parameters": {"binary_data_output": True, "return_timings": True}},
+            {"indices", "distances"},
+        ),
         (
             {
                 "parameters": {"binary_data_output": True},
@@ -94,6 +98,9 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     text, chunks = rest.write_rest_response(read.request, response)
     answered = json.loads(text)
     assert (answered["model_name"], answered["model_version"]) == ("fps", "1")
+    times = {"queue_ms", "compute_ms", "server_ms"}
+    is_timed = "return_timings" in fields.get("parameters", {})
+    assert {*answered.get("parameters", {})} == (times if is_timed else set())
     rest_of = memoryview(b"".join(chunks))
     found = {}
     for output in answered["outputs"]:

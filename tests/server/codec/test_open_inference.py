@@ -117,6 +117,7 @@ WRONG = {
         "parameters[start_index][0]",
     ),
     "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
+    "a negative start": (with_input("start", np.array([-1])), "inputs[start][0]"),
     "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
     "two starts": (with_input("start", np.array([1]), start_index=1), "parameters[start_index]"),
     "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),

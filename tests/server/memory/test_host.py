@@ -191,7 +191,7 @@ NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 def test_what_is_chosen_is_one_variable():
     environ = {"PATH": "/bin"}
-    value = environment.settle(environ)
+    value = environment.configure(environ)
     assert environ == {"PATH": "/bin", NEW: value}
     options = environment.parse(value)
     assert not environment.is_expandable(environ)
@@ -201,7 +201,7 @@ def test_what_is_chosen_is_one_variable():
 @pytest.mark.parametrize("name", [NEW, OLD])
 def test_the_operator_wins_under_either_name(name):
     environ = {name: "roundup_power2_divisions:[256:1,>:4], expandable_segments:True"}
-    options = environment.parse(environment.settle(environ))
+    options = environment.parse(environment.configure(environ))
     assert list(environ) == [NEW]
     assert options["roundup_power2_divisions"] == "[256:1,>:4]"
     assert environment.is_expandable(environ)
@@ -218,4 +218,4 @@ def test_the_operator_wins_under_either_name(name):
 )
 def test_what_the_promise_cannot_stand_is_refused(environ, message):
     with pytest.raises(environment.AllocatorOptionError, match=message):
-        environment.settle(environ)
+        environment.configure(environ)

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -113,3 +114,27 @@ def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():
         assert simulation.allocator.stats().reserved == 0
         at += 7
     assert at > 100
+
+
+def test_a_batch_that_does_not_fit_with_that_of_the_other_lane_waits_for_it():
+    simulation = Simulation(total=GIB, bounded=True)
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        simulation.meanwhile = lambda: None
+        inside.set()
+        assert go.wait(30)
+
+    simulation.meanwhile = hold
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(simulation.run, one("long", 700))
+        assert inside.wait(30)
+        small = threads.submit(simulation.run, one("small", 100))
+        assert small.result(30) == ["small"]
+        short = threads.submit(simulation.run, one("short", 600))
+        while not simulation.gate.waiting:
+            time.sleep(0.001)
+        assert not short.done()
+        go.set()
+        assert (long.result(30), short.result(30)) == (["long"], ["short"])
+    assert simulation.manager.snapshot.refused == 0

@@ -79,7 +79,7 @@ def test_a_traceback_is_there_though_the_error_has_lost_its_own_by_then(lines, l
 
 def test_lines_of_libraries_are_logged(lines):
     configure, read = lines
-    configure(log_format="json")
+    configure(log_format="auto")
     logging.getLogger("a.library").warning("%d things", 3)
     logging.getLogger("a.library").info("unheard of", exc_info=KeyError("why"))
     first, second = (json.loads(line) for line in read())

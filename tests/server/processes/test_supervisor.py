@@ -58,7 +58,7 @@ time.sleep(1000)
 
 
 # Seconds become hundredths. A stand-in on a busy machine may be late.
-HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, sick=3, pause_s=0.01)
+HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, unhealthy=3, pause_s=0.01)
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_process_is_replaced_at_once_or_if_it_did_not_live_later_and_later(
 
 async def test_a_process_that_ends_again_and_again_is_replaced_each_time(run):
     async with run("serve", "dies") as (_, log):
-        ends = await wait_for(log, "process ended", 4, process=1, served=True)
+        ends = await wait_for(log, "process ended", 6, process=1, served=True)
         assert len({line["pid"] for line in ends}) == len(ends)
 
 
@@ -254,11 +254,11 @@ def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
 ):
     child = Child(0, Limits())
     for message in before:
-        child.hear(message)
+        child.receive(message)
 
     def check():
         for message in each:
-            child.hear(message)
+            child.receive(message)
         return child.check()
 
     assert {check() for _ in range(allowed)} == {None}
@@ -266,13 +266,13 @@ def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
 
 
 def test_one_sign_of_life_or_health_begins_all_counts_anew():
-    child = Child(0, Limits(frozen=2, stuck=2, sick=2))
-    child.hear(WARM)
-    child.hear(READY)
+    child = Child(0, Limits(frozen=2, stuck=2, unhealthy=2))
+    child.receive(WARM)
+    child.receive(READY)
     for _ in range(3):
         assert child.check() is child.check() is None
         for message in (HEALTHY, SICK, SICK):
-            child.hear(message)
+            child.receive(message)
     assert [child.check() for _ in range(3)] == [None, None, "process does not answer"]
 
 

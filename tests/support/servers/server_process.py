@@ -28,6 +28,17 @@ OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
 DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
 
 
+def wait_until(
+    condition: Callable[[], Any], about: Callable[[], object] = lambda: "it never holds"
+) -> Any:
+    """The first true value of a condition; an error with `about()` after a long time."""
+    give_up = time.monotonic() + READY_TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < give_up, about()
+        time.sleep(0.01)
+    return value
+
+
 def failed_start(*flags: str) -> tuple[int, list[str]]:
     """Exit status and standard error, as lines, of a server that does not start."""
     listen = [] if "--listen" in flags else ["--listen=127.0.0.1:0"]
@@ -61,10 +72,8 @@ class RunningServer(LocalServer):
 
     def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
         """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
-        give_up = time.monotonic() + READY_TIMEOUT_S
-        while not wanted(value := self.metrics()[f"{name}{{}}"]):
-            assert time.monotonic() < give_up, f"{name} is {value}"
-            time.sleep(0.01)
+        series = f"{name}{{}}"
+        wait_until(lambda: wanted(self.metrics()[series]), lambda: self.metrics()[series])
 
     def metrics(self) -> dict[str, float]:
         """Each metric's value, by `name{label=value,...}`; needs the flag --http-listen."""
@@ -76,6 +85,11 @@ class RunningServer(LocalServer):
             f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
             for s in samples
         }
+
+    def resident_mib(self, which: str = "VmRSS") -> float:
+        """Resident memory now, or with VmHWM its peak."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition(f"{which}:")[2].split()[0]) / 1024
 
     @contextmanager
     def connected(self) -> Iterator[sampling_pb2_grpc.SamplingServiceStub]:

@@ -31,7 +31,7 @@ class CallContext:
     timeout: float | None
     """Seconds from the start; None is without limit."""
     target: str = ""
-    """Of the client, for messages."""
+    """Target of the client, for messages."""
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.perf_counter)
 

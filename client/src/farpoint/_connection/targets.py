@@ -93,7 +93,7 @@ def _joined(target: Sequence[str]) -> str:
 
 
 def _is_whole(target: str) -> bool:
-    """Whether all of a list are addresses, or gRPC's own "ipv4:" lists or paths follow a name."""
+    """Whether a target is a list of addresses, or begins with the name of a resolver of gRPC."""
     parts = [_is_address(part.strip()) for part in target.split(",")]
     return all(parts) or (not parts[0] and _RESOLVER.match(target) is not None)
 

@@ -30,7 +30,7 @@ class PackedBatch:
         """Describes the clouds in a request and returns their data, which is not in it yet.
 
         Returns:
-            Pieces, one after the other; none if the request refers to shared memory that has them.
+            The bytes in pieces; none if the request refers to shared memory with them.
         """
         first, *others = self.clouds
         message = request.packed_cloud

@@ -52,7 +52,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     head: pb.SampleRequest
     """The request, without `data`."""
     data: list[memoryview]
-    """Of a packed cloud, one piece after the other."""
+    """Bytes of a packed cloud, in pieces."""
     request: pb.SampleRequest | SerializedRequest
 
     def __init__(

@@ -24,7 +24,7 @@ class SerializedRequest:
         self.chunks = chunks
 
     def ByteSize(self) -> int:  # noqa: N802
-        """Of the message."""
+        """Bytes of the message."""
         return sum(map(len, self.chunks))
 
     def SerializeToString(self) -> bytes:  # noqa: N802

@@ -1,6 +1,7 @@
 """The command `farpoint`."""
 
 import gc
+import io
 import os
 import sys
 
@@ -9,6 +10,8 @@ def main() -> None:
     """Entry point of the command."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one line
     gc.set_threshold(100_000)  # imports make many objects, all of which stay
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files are any bytes
     try:
         from farpoint.cli.app import main as run
 

@@ -268,7 +268,7 @@ def _measure(
     rate: float,
     seed: int,
 ) -> Measured:
-    """As `offer`, on a channel of its own that has answered each kind once before."""
+    """Offers calls on a channel of its own, after one call of each kind."""
     shares = [kind.share for kind in kinds]
     arrivals = Arrivals.poisson(rate, arguments.seconds, shares, seed)
 
@@ -284,5 +284,4 @@ def _measure(
     try:
         return asyncio.run(main())
     except grpc.RpcError as error:
-        # A new one: only the text of an error crosses from one process to another.
-        raise type(found := from_rpc_error(error))(found.message) from None
+        raise from_rpc_error(error) from None

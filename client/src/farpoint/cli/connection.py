@@ -75,7 +75,8 @@ class Parser(argparse.ArgumentParser):
             if flags:
                 keywords["dest"] = name
             else:
-                self.usage = f"{self.usage} {keywords['metavar']}"
+                is_optional = keywords.get("nargs") == "?"
+                self.usage = f"{self.usage} {f'[{values[0]}]' if is_optional else values[0]}"
             group.add_argument(*(flags or [name]), help=text.replace("%", "%%"), **keywords)
 
     def error(self, message: str) -> NoReturn:

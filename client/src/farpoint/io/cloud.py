@@ -29,11 +29,11 @@ class Cloud:
     attributes: Mapping[str, Array]
     """Arrays with N rows each, by name."""
     source: Source | None = None
-    """For a cloud of a format that can be written back row by row."""
+    """The content of the file, if its format can be written row by row."""
     crs: str | None = None
-    """The coordinate reference system as WKT, where the file names one that way."""
+    """The coordinate reference system as WKT, if the file has it."""
     unit: str | None = None
-    """Of the coordinates, where the file or its format names one: "metre", "foot", "degree"."""
+    """Unit of the coordinates, if the file or its format names one: "metre", "foot", "degree"."""
     notes: tuple[str, ...] = ()
     """Parts of the file that are not in this cloud, in words: "left out: 12 faces"."""
 

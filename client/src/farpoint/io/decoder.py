@@ -36,7 +36,7 @@ class Bounds:
     seconds: float = 60.0
 
     def seconds_for(self, path: Path) -> float:
-        """For one step with a file."""
+        """Seconds for one step with a file."""
         size = path.stat().st_size if path.is_file() else 0
         return self.seconds * (1 + size / 100e6)
 

@@ -1,6 +1,5 @@
 """Atomic writes, optional packages, and errors that name the file."""
 
-import errno
 import importlib
 import os
 import shutil
@@ -25,8 +24,6 @@ def replacing(path: Path) -> Iterator[Path]:
     gets the finished file; a device or a socket is refused.
     """
     mode = check_target(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path.parent))
     is_pipe = mode is not None and stat.S_ISFIFO(mode)
     with tempfile.TemporaryDirectory(
         prefix=".farpoint-", dir=None if is_pipe else path.parent

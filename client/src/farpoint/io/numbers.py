@@ -38,7 +38,7 @@ def split_cells(lines: Sequence[bytes], separator: str | None) -> list[list[byte
 
 
 def is_number(cell: bytes) -> bool:
-    """Whether a file means a number."""
+    """Whether a cell is a number."""
     try:
         float(cell)
     except ValueError:

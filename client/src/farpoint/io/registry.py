@@ -43,7 +43,7 @@ def format_module(path: Path, suffix: str | None = None) -> ModuleType:
 
 
 def is_cloud_file(path: Path) -> bool:
-    """Whether a file in a folder is read when the folder is."""
+    """Whether a file is read with its folder."""
     return path.suffix.lower() in _MODULES and not is_indices(path)
 
 

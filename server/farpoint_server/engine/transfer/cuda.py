@@ -28,13 +28,13 @@ class CudaDevice:
     not wait for it implicitly. Nothing here synchronizes the device or a stream.
 
     Args:
-        passes_others: Whether it computes on a stream of higher priority instead.
+        high_priority: Whether it computes on a stream of higher priority instead.
     """
 
-    def __init__(self, device: torch.device, *, passes_others: bool = False) -> None:
+    def __init__(self, device: torch.device, *, high_priority: bool = False) -> None:
         self._device = device
         compute = torch.cuda.default_stream(device)
-        if passes_others:
+        if high_priority:
             compute = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         self._streams = {
             DeviceStream.UPLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]

@@ -49,6 +49,7 @@ class Service(Health):
     async def Check(self, request, context):  # noqa: N802
         context.add_done_callback(lambda _: self.ended.append(request.service))
         self.seen.append((context.invocation_metadata(), context.peer()))
+        self.remaining_s = context.time_remaining()
         self.fields = dict(request_context.current().fields)
         self.begun.set()
         match request.service:
@@ -198,6 +199,7 @@ async def test_json_has_a_bound_of_its_own(port):
 async def test_versions_deadlines_and_gzip_that_are_right_go_through(port):
     right = {"connect_protocol_version": "1", "connect_timeout_ms": "9" * 10}
     assert (await post(port(), **PROTO, **right, content_encoding="identity")).body == SERVING
+    assert 9_999_900 < port.service.remaining_s < 10_000_000
     assert (await post(port(gzip=True), b"", **PROTO, content_encoding="gzip")).status == 400
     answer = await post(port(gzip=True), b"", **PROTO, content_encoding="br")
     assert answer.json["message"] == "content-encoding: expected identity or gzip, got 'br'"

@@ -168,7 +168,7 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
 
 
 def _with_problem(task: Task, options: Options) -> Task:
-    """Notes about data that the output's format cannot hold."""
+    """The task, with a problem if nothing writes its output."""
     if task.output is None:
         return task
     source, target = Path(task.source.location), Path(task.output)
