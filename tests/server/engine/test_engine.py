@@ -120,6 +120,16 @@ class Work:
         raise ValueError("failed")
 
 
+async def test_a_function_that_is_given_up_before_its_turn_does_not_run(thread):
+    turn, ran = threading.Event(), []
+    first, second = thread.call(turn.wait), thread.call(lambda: ran.append(1))
+    second.cancel()
+    turn.set()
+    await first
+    await thread.call(lambda: None)
+    assert ran == []
+
+
 @pytest.mark.parametrize("function", [Work.done, Work.fail])
 async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, function):
     gc.collect()

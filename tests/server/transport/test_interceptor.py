@@ -226,8 +226,8 @@ async def test_a_call_that_fails(clock, metrics, error, code, has_details):
 
 
 async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
-    limits = CallLimits(2, 1, retry_ms=7)
-    interceptor = RequestInterceptor(InFlight(), metrics, limits)
+    in_flight, limits = InFlight(), CallLimits(2, 1, retry_ms=7)
+    interceptor = RequestInterceptor(in_flight, metrics, limits)
     first = CallContext(b"hello")
     await call_directly(interceptor, behavior(clock, b"answer"), first)
     with capture_logs() as log:
@@ -236,6 +236,7 @@ async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
             with pytest.raises(AbortError):
                 await call_directly(interceptor, behavior(clock, b"answer"), refused)
             assert refused.aborted[0] == "RESOURCE_EXHAUSTED"
+    assert in_flight.calls == 1
     assert [line["event"] for line in log] == ["calls rejected"]
     assert [one[1] for one in metrics.calls] == ["OK"] + ["RESOURCE_EXHAUSTED"] * 2
     assert [type(one[2]) for one in metrics.requests[1:]] == [TooManyCallsError] * 2
