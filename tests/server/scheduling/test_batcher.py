@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
-from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
+from tests.support.scheduling import MS, Clock, GatedEngine, cloud, job, settle
 
 from farpoint_server import request_context
 from farpoint_server.engine.sample import SampleWork
@@ -211,10 +211,19 @@ async def test_work_behind_a_line_that_no_caller_waits_for_is_done(engine):
     engine.gate.set()
     lane.start()
     await settle()
-    for job in (late, stayed):
-        queue.add(job)
+    for each in (late, stayed):
+        queue.add(each)
     assert (await asyncio.wait_for(stayed.answer, 10)).result.rows[0] == 500
     await lane.stop()
+
+
+async def test_an_engine_of_two_batches_at_once_is_free_in_half_the_time(engine):
+    queue = JobQueue(batch_points=100)
+    lane = Lane(engine, queue, Watchdog(None), 0, CostModel(), BatchMetrics(), Clock())
+    queue.add(job("a", 10))
+    assert lane.wait_ns == 10 * MS
+    engine.at_once = 2
+    assert lane.wait_ns == 5 * MS
 
 
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
@@ -414,6 +423,10 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
         assert type(caught.value) is DeadlinePassedError
     (refused,) = await lanes.submit(1_000_000, caller="b", timeout_s=0.05)
     with pytest.raises(DeadlineTooCloseError):
+        refused.result()
+    lanes.long.at_once = 2
+    (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.025)
+    with pytest.raises(DeadlineTooCloseError, match=r"in about 0.06 s"):
         refused.result()
     tasks += await lanes.submit(1_000_000, caller="b", timeout_s=60)
     assert lanes.batcher.waiting_requests == 2

@@ -24,6 +24,7 @@ from farpoint_server.transport.interceptor import (
     PERIOD_S,
     LoadReport,
     RequestInterceptor,
+    begin,
     log_end,
     request_id_of,
 )
@@ -306,7 +307,7 @@ def test_another_is_made_of_32_hexadecimal_digits(metadata):
 @pytest.mark.parametrize("error", [None, OverloadedError("full", 5), KeyError("bug")])
 def test_a_request_within_a_call_has_a_line_of_its_own(clock, error):
     ended = []
-    request_context.begin(lambda *end: ended.append(end), "unix:", request_id="a")
+    begin(lambda *end: ended.append(end), "unix:", request_id="a")
     clock.s += 2.5
     with capture_logs() as log:
         log_end(100.0, error)
