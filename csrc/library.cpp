@@ -4,9 +4,29 @@
 // 1,). Everything that decides a launch is a host number (total_samples, max_points, max_samples),
 // so that no backend has to wait for a device to read one.
 
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <stdexcept>
+#include <string>
 #include <vector>
+
+#include "cpu/kernels/levels/simd_level.h"
+
+namespace {
+
+namespace cpu = farpoint::cpu;
+
+std::string cpu_simd(const std::optional<c10::string_view> limit) {
+  try {
+    if (limit) cpu::limit_simd(std::string(*limit));
+    return cpu::name_of(cpu::simd_level());
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+}  // namespace
 
 TORCH_LIBRARY(farpoint, m) {
   m.set_python_module("farpoint_ops._fakes");
@@ -87,5 +107,6 @@ TORCH_LIBRARY(farpoint, m) {
 
   // For tests and benchmarks: the instruction set of the CPU kernels ("plain", "avx2", "avx512"),
   // after limiting it where a name is given; "" lifts the limit. Results never depend on it.
-  m.def("_cpu_simd(str? limit=None) -> str");
+  m.def("_cpu_simd(str? limit=None) -> str",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(cpu_simd)));
 }

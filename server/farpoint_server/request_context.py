@@ -6,6 +6,7 @@ is logged copies the context and looks through all of it.
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, TypeAlias
@@ -21,19 +22,14 @@ def _ignore_end(seconds: float, error: Exception | None, fields: Fields) -> None
     """The default observer, outside of an RPC."""
 
 
+@dataclass(eq=False, slots=True)
 class RequestContext:
-    """One request.
+    """One request."""
 
-    Attributes:
-        fields: What is known of it so far.
-        on_end: Given its seconds, its error if any, and its fields, when it has ended.
-    """
-
-    __slots__ = ("fields", "on_end")
-
-    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end) -> None:
-        self.fields = fields
-        self.on_end = on_end
+    fields: Fields
+    """What is known of it so far."""
+    on_end: OnEnd = _ignore_end
+    """Given its seconds, its error if any, and its fields, when it has ended."""
 
 
 variable: ContextVar[RequestContext | None] = ContextVar("request", default=None)
@@ -55,24 +51,6 @@ def current() -> RequestContext:
 def bind(**fields: Any) -> None:
     """Adds fields to the current request."""
     current().fields.update(fields)
-
-
-def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
-    """Starts the request of an RPC with the fields that its interceptors have bound.
-
-    Its caller has the name of its token, or else of its address.
-
-    Args:
-        on_end: Of the request.
-        peer: As gRPC names it; see `address_of`.
-        fields: More of them.
-    """
-    known = variable.get()
-    if known is not None:
-        fields = known.fields | fields
-    token = fields.get("caller")
-    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
-    variable.set(RequestContext(fields, on_end))
 
 
 def fork(**fields: Any) -> None:

@@ -100,16 +100,9 @@ def test_triton_client(server: RunningServer) -> None:
 
 def test_node_client(server: RunningServer) -> None:
     (code,) = code_blocks("clients.md", "js")
-    done = subprocess.run(
-        [_node(), "-e", code.replace("127.0.0.1:50051", server.address)],
-        cwd=ROOT,
-        env={"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = np.array(done.stdout.split(), dtype=np.int64)
+    environment = {"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""}
+    program = code.replace("127.0.0.1:50051", server.address)
+    rows = np.array(_printed(_node(), "-e", program, env=environment))
     assert rows[0] == 0
     assert len(np.unique(rows)) == 256
     assert 0 <= rows.min() <= rows.max() < 10_000
@@ -120,18 +113,20 @@ def test_curl(server: RunningServer) -> None:
         pytest.skip(f"the optional extra {', '.join(missing)}")
     (code,) = code_blocks("clients.md", "bash")
     http = server.ready["http_address"]
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    program = code.replace("127.0.0.1:8080", http)
+    rows = _printed("bash", "-euo", "pipefail", "-c", program)
     with farpoint.Client(server.address) as client:
         cloud = farpoint.io.read_cloud(ROOT / "tests" / "data" / "street_kitti_part.bin")
         wanted = client.sample(cloud.points, 8)
-    assert list(map(int, done.stdout.split())) == wanted.indices.tolist()
+    assert rows == wanted.indices.tolist()
+
+
+def _printed(*command: str, env: dict[str, str] | None = None) -> list[int]:
+    """The numbers that a program prints."""
+    options = {"cwd": ROOT, "env": env, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, **options)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
 
 
 def _node() -> str:

@@ -109,15 +109,8 @@ def test_work_of_a_caller_that_left_does_not_delay_the_end(start):
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("service", ["", SERVICE, "grpc.health.v1.Health"])
-def test_health_is_known_for_the_server_and_each_service(channel, service):
-    health = health_pb2_grpc.HealthStub(channel)
-    answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_reflection_lists_and_describes_every_service(channel, version):
+def test_reflection_describes_every_service_and_health_knows_it(channel, version):
     reflect = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
         request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
@@ -130,6 +123,10 @@ def test_reflection_lists_and_describes_every_service(channel, version):
     for answer in reflect(iter([ask(file_containing_symbol=name) for name in names])):
         (file, *_) = answer.file_descriptor_response.file_descriptor_proto
         assert FileDescriptorProto.FromString(file).service
+    health = health_pb2_grpc.HealthStub(channel)
+    for name in ("", SERVICE, "grpc.health.v1.Health"):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_server_info(client):

@@ -139,6 +139,9 @@ def test_administration_is_on_its_own_port_with_its_own_scope(secured):
     with secured.http(secured.files, secured.files) as caller:
         assert caller.call_json(MEMORY, {}, **bearer(OPS)).status == 404
         assert caller.request("POST", UNLOAD, b"{}", **bearer(CAMERA)).status == 403
+        refused = caller.request("POST", UNLOAD, b"{}", **bearer(OPS))
+        assert refused.status == 501
+        assert "--admin-listen" in refused.json["error"]
     with farpoint.Client(secured.admin, token=OPS) as admin:
         assert admin.memory().devices[0].device == "cpu"
         with pytest.raises(farpoint.UnimplementedError):

@@ -46,7 +46,7 @@ def rewrite(file: Path, config: dict[str, object] | None = None, **tensors: obje
     save_file({name: t for name, t in merged.items() if t is not None}, file, header)
 
 
-def test_what_was_saved_comes_back(encoder: DensityEncoder, file: Path) -> None:
+def test_a_saved_encoder_is_loaded_as_it_was(encoder: DensityEncoder, file: Path) -> None:
     loaded = load_encoder(file)
     assert loaded.config == CONFIG
     assert not loaded.training
@@ -152,7 +152,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         load_encoder(path)
 
 
-def test_the_shipped_encoder_is_small_and_says_how_it_was_trained() -> None:
+def test_the_shipped_encoder_is_small_and_has_its_settings() -> None:
     assert DEFAULT.stat().st_size < 4 * 2**20
     with safe_open(DEFAULT, "pt") as opened:
         trained = json.loads(opened.metadata()["trained"])

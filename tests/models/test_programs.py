@@ -347,7 +347,7 @@ def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
         (["{}", "a.pt", *RIGHT], "path: expected NAME.pt2, got a.pt"),
     ],
 )
-def test_the_command_says_in_a_line_what_is_wrong(tmp_path, capsys, arguments, reason):
+def test_the_command_names_a_wrong_argument_in_one_line(tmp_path, capsys, arguments, reason):
     module = write_module(tmp_path)
     assert main([argument.format(module) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()

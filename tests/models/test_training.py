@@ -78,7 +78,9 @@ def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
     assert not torch.equal(first, other)
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_a_wrong_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command.main(["--out", str(tmp_path / "out"), *FLAGS, "--hidden", "7"]) == 2
     assert "hidden: expected a multiple of groups" in capsys.readouterr().err
 
@@ -122,7 +124,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_classifier.py
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_it_learns_through_ops_that_cannot() -> None:
+def test_a_network_learns_through_ops_without_gradients() -> None:
     command = [sys.executable, str(SCRIPT), "--steps", "60", "--classes", "3"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", output)]

@@ -124,7 +124,7 @@ for shape, m in (((8, 20_000, 3), 400), ((1, 120_000, 3), 9000), ((4, 30_000, 16
 """
 
 
-def test_a_system_without_more_threads_has_fewer_sample(tmp_path: Path) -> None:
+def test_sampling_takes_the_threads_that_the_system_has(tmp_path: Path) -> None:
     source, library = tmp_path / "refusing.c", tmp_path / "refusing.so"
     source.write_text(REFUSING)
     command = ["g++", "-x", "c", "-shared", "-fPIC", source, "-o", library, "-ldl"]

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from farpoint_server import request_context
+from farpoint_server.transport.interceptor import begin
 
 
 async def test_fields_of_interceptors_belong_to_the_call():
     request_context.bind(caller="someone")
-    request_context.begin(lambda *_: None, "unix:", method="Sample")
+    begin(lambda *_: None, "unix:", method="Sample")
     request_context.bind(points=5)
     assert request_context.current().fields == {
         "caller": "someone",
@@ -20,7 +21,7 @@ async def test_fields_of_interceptors_belong_to_the_call():
 
 async def test_requests_of_a_stream_have_fields_of_their_own():
     ended = []
-    request_context.begin(lambda *fields: ended.append(fields), "unix:", method="SampleStream")
+    begin(lambda *fields: ended.append(fields), "unix:", method="SampleStream")
 
     async def request(index):
         request_context.fork(request_index=index)
@@ -49,12 +50,12 @@ async def test_requests_of_a_stream_have_fields_of_their_own():
     ],
 )
 async def test_a_network_address_is_one_caller_and_a_local_connection_another(peer, address):
-    request_context.begin(lambda *_: None, peer, method="Sample")
+    begin(lambda *_: None, peer, method="Sample")
     assert request_context.caller.get() == address
 
 
 async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stream():
     request_context.bind(caller="robot")
-    request_context.begin(lambda *_: None, "ipv4:10.1.2.3:5000", method="SampleStream")
+    begin(lambda *_: None, "ipv4:10.1.2.3:5000", method="SampleStream")
     request_context.fork(request_index=0)
     assert request_context.caller.get() == "token:robot"

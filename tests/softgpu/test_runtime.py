@@ -9,7 +9,7 @@ PROFILES = {"H100": (132, 9, 0), "A100": (108, 8, 0), "L4": (58, 8, 9), "Orin": 
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_runs_the_kernels_and_says_what_it_is(run, name):
+def test_every_profile_has_its_properties_and_runs_the_kernels(run, name):
     processors, major, minor = PROFILES[name]
     program = f"""
     import farpoint_ops

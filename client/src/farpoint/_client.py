@@ -17,7 +17,7 @@ from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, within_limit
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
@@ -333,10 +333,13 @@ class Client(BaseClient[grpc.Channel]):
 
     def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
         """Sends one message if the server accepts its size, else an upload."""
-        if self._message_limit is None and rpc.request.ByteSize() > CERTAINLY_ACCEPTED_BYTES:
+        size, limit = rpc.request.ByteSize(), self._message_limit
+        if limit is None and size > CERTAINLY_ACCEPTED_BYTES:
             info = self._invoke(calls.server_info(), context)
-            self._message_limit = info.limits.message_bytes
-        return self._invoke(within_limit(rpc, self._message_limit), context)
+            limit = self._message_limit = info.limits.message_bytes
+        if limit is not None and size > limit:
+            return self._invoke(UploadRpc(rpc, limit), context)
+        return self._invoke(rpc, context)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:

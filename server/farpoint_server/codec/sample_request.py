@@ -109,10 +109,10 @@ def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
     """Validates everything except coordinates."""
-    check_message_size(message.size, limits)
     request = message.request
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
+    check_message_size(message.size, limits)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     radius, method = read_covering_radius(request), None
     if request.method > _FARTHEST or request.seeds or request.HasField("voxel_grid"):

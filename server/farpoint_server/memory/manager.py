@@ -39,7 +39,7 @@ from farpoint_server.memory.snapshot import Allocator, MemorySnapshot, Reason, S
 
 Result = TypeVar("Result")
 Report = Callable[..., object]
-# Seconds that a forced trim waits for the batches in flight.
+# Seconds that a forced trim, or a batch that does not fit, waits for the batches in flight.
 DRAIN_S = 10.0
 
 

@@ -5,6 +5,7 @@ own renders it, many lines at a time under load.
 """
 
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -192,8 +193,8 @@ def _renderer(log_format: str) -> Render:
         plain = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)
         return lambda line: console(None, "", _with_iso_time(line))
-    to_json = structlog.processors.JSONRenderer()
-    return lambda line: str(to_json(None, "", _with_iso_time(line)))
+    to_json = json.JSONEncoder(default=repr).encode
+    return lambda line: to_json(_with_iso_time(line))
 
 
 def _with_iso_time(line: EventDict) -> EventDict:

@@ -239,7 +239,7 @@ class MemoryCollector(Collector):
         yield GaugeMetricFamily(
             "farpoint_resident_bytes",
             "Resident memory of the server's process.",
-            max(snapshot.resident for snapshot in snapshots),
+            max((snapshot.resident for snapshot in snapshots), default=0),
         )
         for kind, metrics in (
             (GaugeMetricFamily, MEMORY_GAUGES),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -277,6 +277,11 @@ class Pipeline:
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
 
+    @cached_property
+    def is_bounded(self) -> bool:
+        """Whether every engine has a bound on its memory."""
+        return all(engine.memory.bounded for engine in self.engines)
+
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the message of a call."""
         arrived = time.monotonic()
@@ -304,18 +309,17 @@ class Pipeline:
             is_admitted: Whether the caller has it count already.
         """
         current, loop = request_context.variable.get(), asyncio.get_running_loop()
-        is_bounded = all(engine.memory.bounded for engine in self.engines)
         fields = {} if current is None else current.fields
         with nullcontext() if is_admitted else self.admission.reserve(call.points, call.size):
             fields["points"], fields["clouds"] = call.points, len(call.lengths)
-            least_bytes = call.least_bytes() if is_bounded else None
+            least_bytes = call.least_bytes() if self.is_bounded else None
             if least_bytes is not None:
                 check_any(self.engines, least_bytes)
             if call.is_small:
                 work = call.decode()
             else:
                 work = await loop.run_in_executor(self.threads, call.decode)
-            if is_bounded and least_bytes is None:
+            if self.is_bounded and least_bytes is None:
                 check_any(self.engines, work.least_bytes)
             outcome = await self.batcher.run(work, timeout_s)
             call.describe(fields, outcome)

@@ -23,7 +23,13 @@ from farpoint_server.errors import (
     code_of,
     status_of,
 )
-from farpoint_server.request_context import Fields
+from farpoint_server.request_context import (
+    TOKEN_PREFIX,
+    Fields,
+    OnEnd,
+    RequestContext,
+    address_of,
+)
 from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
@@ -177,7 +183,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
             report = () if load is None else load.count()
-            request_context.begin(end_request, context.peer(), request_id=request_id, method=method)
+            begin(end_request, context.peer(), request_id=request_id, method=method)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
@@ -212,7 +218,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = _request_id.get()
-            request_context.begin(end_request, context.peer(), request_id=request_id)
+            begin(end_request, context.peer(), request_id=request_id)
             caller = request_context.caller.get()
             try:
                 if slots is not None:
@@ -234,6 +240,25 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             self._refusals.add(error)
         else:
             log_end(arrived, error)
+
+
+def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
+    """Starts the request of an RPC with the fields that its interceptors have bound.
+
+    Its caller has the name of its token, or else of its address.
+
+    Args:
+        on_end: Of the request.
+        peer: As gRPC names it; see `address_of`.
+        fields: More of them.
+    """
+    known = request_context.variable.get()
+    if known is not None:
+        fields = known.fields | fields
+    token = fields.get("caller")
+    name = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
+    request_context.caller.set(name)
+    request_context.variable.set(RequestContext(fields, on_end))
 
 
 def request_id_of(metadata: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.support.servers.http_caller import HTTP, Answer, HttpCaller
+from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
 SHIPPED = "density_small"
@@ -22,11 +22,6 @@ def serving() -> Iterator[RunningServer]:
 def http(serving) -> Iterator[HttpCaller]:
     with HttpCaller(serving) as http:
         yield http
-
-
-def repository(http: HttpCaller, verb: str, **headers: str) -> Answer:
-    """Loads or unloads the shipped encoder."""
-    return http.request("POST", f"/v2/repository/models/{SHIPPED}/{verb}", b"{}", **headers)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +62,5 @@ def test_many_numbers_are_answered_in_binary_alone(http):
 
 def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
     for verb, status in (("unload", 400), ("load", 200)):
-        assert repository(http, verb).status == 200
+        assert http.request("POST", f"/v2/repository/models/{SHIPPED}/{verb}", b"{}").status == 200
         assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
-
-
-def test_loading_is_refused_where_the_address_is_not_named(start):
-    with HttpCaller(start(*HTTP)) as http:
-        answer = repository(http, "unload")
-        assert answer.status == 501
-        assert "--admin-listen" in answer.json["error"]

@@ -11,7 +11,6 @@ from google.protobuf import descriptor_pb2
 from tests.support.servers.http_caller import HTTP
 from tests.support.servers.server_process import RunningServer
 
-import farpoint
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_models import weights
 
@@ -216,38 +215,27 @@ def assert_subset(ours, theirs):
         assert_subset(message, nested[message.name])
 
 
-class Stream:
-    """A stream of the stock client, whose answers can be waited for."""
-
-    def __init__(self, client: Any, headers: dict[str, str] | None = None) -> None:
-        self.client = client
-        self._answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
-        client.start_stream(
-            lambda result, error: self._answers.put((result, error)), headers=headers
-        )
-
-    def send(self, inputs: list[Any], **options: Any) -> None:
-        self.client.async_stream_infer("fps", inputs, **options)
-
-    def next(self) -> tuple[Any, Any]:
-        return self._answers.get(timeout=60)
-
-
 @pytest.fixture
-def open_stream(stock: Any) -> Iterator[Callable[..., Stream]]:
-    yield lambda **options: Stream(stock, **options)
+def open_stream(stock: Any) -> Iterator[Callable[..., "queue.Queue[tuple[Any, Any]]"]]:
+    """Opens a stream of the stock client; its answers and errors arrive in a queue."""
+
+    def start(**options: Any) -> "queue.Queue[tuple[Any, Any]]":
+        answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        stock.start_stream(lambda result, error: answers.put((result, error)), **options)
+        return answers
+
+    yield start
     stock.stop_stream()
 
 
-def test_answers_come_in_the_order_of_the_requests(open_stream, client):
+def test_answers_come_in_the_order_of_the_requests(stock, open_stream, client):
     """Whichever is done first: large clouds are between small ones."""
     sizes = [100_000, 50, 60_000, 40, 50, 80_000, 40, 30, 20_000, 30, 35, 40]
-    clouds = [RANDOM.random((n, 3), np.float32) for n in sizes]
-    stream = open_stream()
+    clouds, answers = [RANDOM.random((n, 3), np.float32) for n in sizes], open_stream()
     for i, cloud in enumerate(clouds):
-        stream.send(fps_inputs(cloud, 30), request_id=str(i))
+        stock.async_stream_infer("fps", fps_inputs(cloud, 30), request_id=str(i))
     for i, cloud in enumerate(clouds):
-        result, error = stream.next()
+        result, error = answers.get(timeout=60)
         assert error is None
         response = result.get_response()
         assert response.id == str(i)
@@ -255,12 +243,12 @@ def test_answers_come_in_the_order_of_the_requests(open_stream, client):
         np.testing.assert_array_equal(result.as_numpy("indices"), client.sample(cloud, 30).indices)
 
 
-def test_a_caller_may_have_the_stream_end_with_the_status(open_stream):
-    stream = open_stream(headers={"triton_grpc_error": "true"})
-    stream.send(fps_inputs(CLOUD, 5))
-    stream.send(fps_inputs(CLOUD, 301))
-    assert stream.next()[1] is None
-    error = stream.next()[1]
+def test_a_caller_may_have_the_stream_end_with_the_status(stock, open_stream):
+    answers = open_stream(headers={"triton_grpc_error": "true"})
+    for count in (5, 301):
+        stock.async_stream_infer("fps", fps_inputs(CLOUD, count))
+    assert answers.get(timeout=60)[1] is None
+    error = answers.get(timeout=60)[1]
     assert error.status() == "StatusCode.INVALID_ARGUMENT"
     assert error.message().startswith("inputs[sample_count][0]:")
 
@@ -297,21 +285,12 @@ def over_http(http: Any, server: RunningServer) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture
-def http_inputs(http: Any) -> Callable[[bool], list[Any]]:
-    def inputs(binary: bool) -> list[Any]:
-        made = []
-        for name, array in (("points", CLOUD), ("sample_count", np.array([20]))):
-            made.append(http.InferInput(name, array.shape, datatype_of(array)))
-            made[-1].set_data_from_numpy(array, binary_data=binary)
-        return made
-
-    return inputs
-
-
-@pytest.fixture(scope="module")
-def wanted(client: farpoint.Client) -> list[np.ndarray]:
-    return [sample.indices for sample in client.sample(CLOUD, 20)]
+def http_inputs(http: Any, binary: bool = True) -> list[Any]:
+    made = []
+    for name, array in (("points", CLOUD), ("sample_count", np.array([20]))):
+        made.append(http.InferInput(name, array.shape, datatype_of(array)))
+        made[-1].set_data_from_numpy(array, binary_data=binary)
+    return made
 
 
 def test_over_http_it_sees_server_and_models(over_http):
@@ -328,18 +307,20 @@ def test_over_http_it_sees_server_and_models(over_http):
 
 @pytest.mark.parametrize("binary_out", [True, False, None])
 @pytest.mark.parametrize("binary_in", [True, False])
-def test_over_http_it_samples(http, over_http, http_inputs, wanted, binary_in, binary_out):
-    outputs = None
+def test_over_http_it_samples(http, over_http, client, binary_in, binary_out):
+    outputs, wanted = None, [sample.indices for sample in client.sample(CLOUD, 20)]
     if binary_out is not None:
         outputs = [http.InferRequestedOutput("indices", binary_data=binary_out)]
-    result = over_http.infer("fps", http_inputs(binary_in), outputs=outputs, request_id="mine")
+    result = over_http.infer(
+        "fps", http_inputs(http, binary_in), outputs=outputs, request_id="mine"
+    )
     np.testing.assert_array_equal(result.as_numpy("indices"), wanted)
     assert result.get_response()["id"] == "mine"
     if outputs is None:
         np.testing.assert_array_equal(result.as_numpy("points")[0], CLOUD[0][wanted[0]])
 
 
-def test_over_http_it_reads_what_failed(http, over_http, http_inputs):
+def test_over_http_an_error_has_its_status_and_text(http, over_http):
     with pytest.raises(http.InferenceServerException, match="one of fps") as caught:
-        over_http.infer("none", http_inputs(True))
+        over_http.infer("none", http_inputs(http))
     assert caught.value.status() == "404"

@@ -69,7 +69,7 @@ def test_every_op_is_here() -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
 )
-def test_a_gradient_for_each_that_wants_one_like_its_argument(
+def test_each_argument_that_requires_a_gradient_gets_one_like_itself(
     device: torch.device, case: Case, dtype: torch.dtype
 ) -> None:
     for wanted in case.subsets():
@@ -83,7 +83,7 @@ def test_a_gradient_for_each_that_wants_one_like_its_argument(
                 assert argument.grad is None
 
 
-def test_no_graph_without_a_wish_for_gradients(device: torch.device, case: Case) -> None:
+def test_no_graph_where_no_gradient_is_required(device: torch.device, case: Case) -> None:
     assert case(*case.arguments(Make(device))).grad_fn is None
     with torch.no_grad():
         assert case(*case.with_gradients(Make(device))).grad_fn is None

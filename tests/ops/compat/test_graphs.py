@@ -146,7 +146,7 @@ def test_graphs(device: torch.device, loop: bool, flow: str) -> None:
     torch.testing.assert_close(distance[targets, sources], wanted)
 
 
-def test_a_crowd_at_one_place_has_k_neighbors_each(device: torch.device) -> None:
+def test_coincident_points_have_k_neighbors_each(device: torch.device) -> None:
     row, col = torch_cluster.knn_graph(torch.zeros(9, 3, device=device), 3)
     assert col.bincount().tolist() == [3] * 9
     assert (row != col).all()

@@ -115,7 +115,7 @@ def test_batched_calls_are_refused(device: torch.device) -> None:
         pointops.grouping(cloud.mT, rows)
 
 
-def test_a_name_of_the_batched_library_says_where_it_is() -> None:
+def test_a_name_of_the_batched_library_is_an_error_that_names_its_module() -> None:
     for name in ("GroupAll", "KNNQueryNaive", "gathering", "knnquery_heap"):
         with pytest.raises(AttributeError, match=rf"{name}.* in {pointops.__name__}.batched"):
             getattr(pointops, name)

@@ -184,19 +184,6 @@ def test_large_clouds(method: str, n: int, shape: Shape) -> None:
     check(shape, (n, n - 1), 600, method)
 
 
-@pytest.mark.parametrize(
-    ("method", "n", "m"),
-    [
-        *(("tree", n, 400) for n in (1024, 9000, 40_000, 200_000)),
-        *(("partitioned", n, 2000) for n in (9000, 100_000)),
-    ],
-)
-@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16])
-def test_large_clouds_with_any_number_of_warps(method: str, n: int, m: int, warps: int) -> None:
-    """Trees of one to three levels, in registers, shared and global memory."""
-    check(lattice, (n, n - 1), m, method, (warps,))
-
-
 @pytest.mark.parametrize("method", ["tree", "partitioned"])
 def test_a_large_number_of_clouds(method: str) -> None:
     check(uniform, (900,) * 300, 64, method)

@@ -188,7 +188,7 @@ def test_any_exception_of_a_handler_comes_out(xyz: Tensor) -> None:
         sample_all(xyz)
 
 
-def test_the_op_itself_says_that_it_was_interrupted(xyz: Tensor) -> None:
+def test_an_interrupted_op_is_an_error_of_its_own(xyz: Tensor) -> None:
     """Without Python of ours around it, as in a compiled graph."""
     with signal_after(0.2), pytest.raises(RuntimeError, match="interrupted, as a signal handler"):
         ops.furthest_point_sample(xyz[None], len(xyz))

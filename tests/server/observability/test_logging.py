@@ -8,11 +8,11 @@ import os
 import pytest
 import structlog
 
-from farpoint_server import request_context
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import clear_tracebacks
 from farpoint_server.observability.logging import LineWriter, close
 from farpoint_server.observability.logging import configure as configure_logging
+from farpoint_server.transport.interceptor import begin
 
 FIELDS = {"request_id": "an-id", "method": "Sample", "points": 5, "queue_ms": 0.25}
 ENDED = {"event": "request", "status": "OK", "server_ms": 1.5}
@@ -44,7 +44,7 @@ def lines(monkeypatch):
 async def test_a_line_has_what_the_event_and_the_request_at_hand_say(lines):
     configure, read = lines
     configure(log_format="json")
-    request_context.begin(lambda *_: None, "unix:", **FIELDS)
+    begin(lambda *_: None, "unix:", **FIELDS)
     structlog.get_logger().info(**ENDED)
     structlog.get_logger().warning("late", points=6)
     served, late = (json.loads(line) for line in read())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
-from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
+from tests.support.scheduling import MS, Clock, GatedEngine, cloud, job, settle
 
 from farpoint_server import request_context
 from farpoint_server.engine.sample import SampleWork
@@ -106,15 +106,6 @@ async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others
     engine.gate.set()
     await rows(tasks)
     assert engine.batches[1:] == [[1, 40, 50], [5], [6]]
-
-
-async def test_what_waits_is_counted(batcher, engine, submit):
-    tasks = await submit(40, 500)
-    assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
-    tasks[1].cancel()
-    engine.gate.set()
-    await rows(tasks[:1])
-    assert (batcher.waiting_requests, batcher.waiting_points) == (0, 0)
 
 
 async def test_work_of_a_caller_who_left_is_cancelled_and_no_other(engine, submit):
@@ -220,10 +211,19 @@ async def test_work_behind_a_line_that_no_caller_waits_for_is_done(engine):
     engine.gate.set()
     lane.start()
     await settle()
-    for job in (late, stayed):
-        queue.add(job)
+    for each in (late, stayed):
+        queue.add(each)
     assert (await asyncio.wait_for(stayed.answer, 10)).result.rows[0] == 500
     await lane.stop()
+
+
+async def test_an_engine_of_two_batches_at_once_is_free_in_half_the_time(engine):
+    queue = JobQueue(batch_points=100)
+    lane = Lane(engine, queue, Watchdog(None), 0, CostModel(), BatchMetrics(), Clock())
+    queue.add(job("a", 10))
+    assert lane.wait_ns == 10 * MS
+    engine.at_once = 2
+    assert lane.wait_ns == 5 * MS
 
 
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
@@ -299,6 +299,21 @@ async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clo
     assert outcome.queue_ms == 500
     assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
     assert costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
+    await batcher.stop()
+
+
+async def test_a_batch_with_a_refused_request_teaches_nothing(engine, clock):
+    costs = CostModel()
+    batcher = Batcher(engine, 4_000_000, costs=costs, clock=clock)
+    sizes = (1_000_000, TOO_LARGE)
+    tasks = [asyncio.create_task(batcher.run(cloud(size), None)) for size in sizes]
+    await settle()
+    batcher.start()
+    await settle()
+    clock.s += 10
+    engine.gate.set()
+    await asyncio.wait(tasks)
+    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
     await batcher.stop()
 
 
@@ -401,8 +416,17 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
     (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.05)
     with pytest.raises(DeadlineTooCloseError, match=r"in about 0.12 s.* deadline is in 0.05 s"):
         refused.result()
+    for timeout_s in (0.07, 0):  # of more than half of the time, and of one that has passed
+        (late,) = await lanes.submit(1_000_000, caller="a", timeout_s=timeout_s)
+        with pytest.raises(DeadlinePassedError) as caught:
+            await late
+        assert type(caught.value) is DeadlinePassedError
     (refused,) = await lanes.submit(1_000_000, caller="b", timeout_s=0.05)
     with pytest.raises(DeadlineTooCloseError):
+        refused.result()
+    lanes.long.at_once = 2
+    (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.025)
+    with pytest.raises(DeadlineTooCloseError, match=r"in about 0.06 s"):
         refused.result()
     tasks += await lanes.submit(1_000_000, caller="b", timeout_s=60)
     assert lanes.batcher.waiting_requests == 2

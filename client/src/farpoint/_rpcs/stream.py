@@ -174,13 +174,6 @@ class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
         return self._rpc.read(response.response, context)
 
 
-def within_limit(rpc: SampleRpc, limit: int | None) -> UnaryRpc[Any, Sample | list[Sample]]:
-    """`rpc` if its message has at most `limit` bytes, else its upload."""
-    if limit is None or rpc.request.ByteSize() <= limit:
-        return rpc
-    return UploadRpc(rpc, limit)
-
-
 def _messages(rpc: SampleRpc, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
     """The request without the data of its points, then the data in chunks."""
     pieces = rpc.data

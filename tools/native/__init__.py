@@ -1,1 +1,0 @@
-"""Build of the compiled ops: two libraries of kernels and a binding for each torch."""
