@@ -11,14 +11,13 @@ from tests.e2e.conftest import MESSAGE_BYTES
 from tests.support.messages import details, sample_request, tensor
 
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 NAN = CLOUD.copy()
 NAN[[4, 6], 1] = np.nan, np.inf
 
 
-LARGE = tensor_pb2.Tensor(data_type=1, shape=[10, 3], data=bytes(MESSAGE_BYTES))
+LARGE = tensor(np.zeros((MESSAGE_BYTES // 12 + 1, 3), np.float32))
 
 
 @pytest.mark.parametrize(
