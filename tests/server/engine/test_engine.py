@@ -358,6 +358,19 @@ async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
     assert not here.device.pinned_sizes, "pinned buffers are given back before the host is trimmed"
 
 
+async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.DOWNLOAD)
+    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
+    await until(lambda: here.pipeline.in_flight)
+    trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
+    await asyncio.sleep(0.02)
+    assert not trimming.done()
+    here.device.resume(DeviceStream.DOWNLOAD)
+    assert (await trimming).reason is Reason.REQUEST
+    await running
+
+
 async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, engine):
     """While another batch is on its way, too; the first request is cut into clouds."""
     requests = [clouds(70, 50, 60, with_distances=True), clouds(90), clouds(10, 60)]
