@@ -1,7 +1,6 @@
 """Large clouds in memory that a server reads: when, where, and for how long."""
 
 import asyncio
-import fcntl
 import mmap
 import os
 import socket
@@ -112,11 +111,6 @@ def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
         tensor = SampleRpc([LARGE, LARGE[::-1]], 1, lease=lease).head.points
     assert not tensor.data
     np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
-
-
-def test_the_memory_cannot_be_shortened(taker, memory):
-    _, descriptor = taker.taken[name_of(memory)]
-    assert fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
 
 
 def test_one_region_serves_call_after_call(memory):

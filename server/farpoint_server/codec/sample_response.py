@@ -55,9 +55,7 @@ def sample_response_chunks(
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
     rows = rows_within(decoded.work.clouds, samples)
-    counts = counts_of(decoded.work.clouds, samples).tolist()
-    chunks: list[Buffer] = [Response(lengths=counts).SerializeToString()]
-    chunks += length_delimited(
+    chunks = length_delimited(
         Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )
     for name, values in request.attributes:
@@ -76,7 +74,8 @@ def sample_response_chunks(
     if decoded.origins is not None:
         origins = tensor(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
         chunks += length_delimited(Response.ORIGINS_FIELD_NUMBER, origins)
-    chunks.append(Response(timings=timings_of(arrived, outcome)).SerializeToString())
+    counts, timings = counts_of(decoded.work.clouds, samples), timings_of(arrived, outcome)
+    chunks.append(Response(lengths=counts.tolist(), timings=timings).SerializeToString())
     return chunks
 
 

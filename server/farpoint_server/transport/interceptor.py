@@ -177,7 +177,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
     def _guard_request(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
         method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
-        outgoing = self._outgoing
         end_request, tracing = partial(metrics.end_request, rpc), self._tracing
 
         async def guarded(request: Any, context: Context) -> Any:
@@ -187,10 +186,10 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
-                call = OpenCall(context, self._in_flight, slots, outgoing)
+                call = OpenCall(context, self._in_flight, slots, self._outgoing)
                 answer = await behavior(request, context)
-                if outgoing is not None and answer is not None:
-                    call.response = outgoing.send(context, answer)
+                if self._outgoing is not None and answer is not None:
+                    call.response = self._outgoing.send(context, answer)
                 log_end(arrived)
                 return answer
             except (asyncio.CancelledError, grpc.aio.InternalError):

@@ -301,28 +301,6 @@ async def test_a_trim_waits_for_long_work_and_holds_no_short_work_back(pair, hel
     assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is not None
 
 
-async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
-    """Two pipelines to a device, the long one's kernels held up."""
-    gate = Gate()
-    memory = Manager(FakeAllocator(1 << 30), Thresholds(), gate)
-    devices = [FakeDevice(seed) for seed in (1, 2)]
-    pipelines = [Pipeline(device, memory.hold) for device in devices]
-    background = Engine(CPU, 1, memory, pipelines[0], is_background=True)
-    engine = Engine(CPU, 1, memory, pipelines[1], background)
-    devices[0].pause(DeviceStream.COMPUTE)
-    batch = SampleBatch([clouds(300), clouds(200)])
-    long = asyncio.ensure_future(background.run(batch))
-    short = await asyncio.wait_for(engine.run(batch), 30)
-    await until(lambda: pipelines[0].in_flight)  # the other engine's thread may be slow to begin
-    assert not long.done()
-    assert await engine.call(lambda: memory.trim_if_idle(0)) is None
-    devices[0].resume(DeviceStream.COMPUTE)
-    for one, other in zip(short, await long, strict=True):
-        np.testing.assert_array_equal(one.rows, other.rows)
-    engine.stop()
-    assert not devices[0].races + devices[1].races
-
-
 async def test_a_batch_alone_has_all_cores_and_two_share_them():
     threads: list[int] = []
 

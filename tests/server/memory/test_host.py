@@ -2,23 +2,18 @@
 
 import ctypes
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from tests.support.memory.fake_allocator import FakeAllocator
 
 from farpoint_server.memory import environment, host
 from farpoint_server.memory.cuda import read_stats
 from farpoint_server.memory.host import Glibc, Heap, HeapUse, machine_headroom
-from farpoint_server.memory.policy import Thresholds, TrimPolicy
-from farpoint_server.memory.snapshot import Headroom, Reason
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
-ROOM = Headroom(free=8 << 30, total=16 << 30)
 GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
 
 real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
@@ -34,36 +29,6 @@ def scattered(size: int) -> None:
     libc.malloc(BLOCK)
     for block in blocks:
         libc.free(ctypes.c_void_p(block))
-
-
-@dataclass
-class ScriptedMalloc:
-    """Live and free bytes in numbers; `events` happen while trims run, one for each."""
-
-    live: int = 100 * MIB
-    cached: int = 0
-    events: list = field(default_factory=list)
-    name = "scripted"
-
-    def use(self):
-        return HeapUse(self.live, self.cached + 900 * MIB)
-
-    def free(self, size):
-        self.live -= size
-        self.cached += size
-
-    def trim(self):
-        self.cached = 0
-        if self.events:
-            self.events.pop(0)()
-
-    def anonymous(self):
-        return 40 * MIB + self.live + self.cached
-
-
-@pytest.fixture
-def malloc():
-    return ScriptedMalloc()
 
 
 def check_freed_memory():
@@ -87,17 +52,36 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
         pool.submit(check_freed_memory).result()
 
 
-def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
+class SharedMalloc:
+    """Live and cached bytes in numbers; another thread frees 20 MiB during the given trim."""
+
+    name, live, cached, trims = "shared", 100 * MIB, 0, 0
+
+    def __init__(self, frees_at: int) -> None:
+        self.frees_at = frees_at
+
+    def free(self, size):
+        self.live, self.cached = self.live - size, self.cached + size
+
+    def use(self):
+        return HeapUse(self.live, self.cached + 900 * MIB)
+
+    def trim(self):
+        self.cached, self.trims = 0, self.trims + 1
+        if self.trims == self.frees_at:
+            self.free(20 * MIB)
+
+    def anonymous(self):
+        return 40 * MIB + self.live + self.cached
+
+
+@pytest.mark.parametrize(("frees_at", "left"), [(1, 0), (2, 20 * MIB)])
+def test_memory_that_others_free_during_a_trim_goes_with_it_or_with_the_next(frees_at, left):
+    malloc = SharedMalloc(frees_at)
     heap = Heap(malloc, malloc.anonymous)
     malloc.free(30 * MIB)
-    before = heap.stats()
-    malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
     heap.trim()
-    left = heap.stats()
-    assert left.releasable == 20 * MIB
-    policy = TrimPolicy(Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB))
-    policy.trimmed(10, Reason.IDLE, before, left, ROOM)
-    assert policy.decide(12, left, ROOM, waiting=0, last_work=0) is Reason.IDLE
+    assert heap.stats().releasable == left
     heap.trim()
     assert (malloc.cached, heap.stats().releasable) == (0, 0)
 
@@ -235,12 +219,3 @@ def test_the_operator_wins_under_either_name(name):
 def test_what_the_promise_cannot_stand_is_refused(environ, message):
     with pytest.raises(environment.AllocatorOptionError, match=message):
         environment.configure(environ)
-
-
-def test_a_trim_in_flight_or_in_capture_is_an_error():
-    allocator = FakeAllocator(1 << 30)
-    with allocator.forward(), pytest.raises(RuntimeError, match="in flight"):
-        allocator.trim()
-    allocator.in_capture = True
-    with pytest.raises(RuntimeError, match="captured"):
-        allocator.trim()

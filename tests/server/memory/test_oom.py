@@ -38,13 +38,6 @@ def test_the_request_that_never_fits_fails_alone(bad):
     assert not simulation.tensors
 
 
-def test_no_part_of_a_request_is_worked_on_once_another_has_failed():
-    simulation = Simulation(total=GIB)
-    (answer,) = simulation.run(Request("a", (2 * GIB, MIB, MIB, MIB)))
-    assert isinstance(answer, OutOfMemory)
-    assert simulation.allocator.allocations == 6, "the whole, its half and its quarter, twice each"
-
-
 def test_memory_in_reference_cycles_is_free_before_the_second_attempt():
     simulation = Simulation(total=100 * MIB)
     cycle = [Tensor(simulation.allocator, 60 * MIB)]
@@ -114,14 +107,6 @@ def test_room_is_made_before_a_batch_so_that_torch_never_flushes_within_it():
     simulation.run(one("large", 700))
     assert [trim["reason"] for trim in simulation.trims("room")] == ["room"]
     assert simulation.allocator.retries == 0
-
-
-def test_batches_that_the_cache_can_hold_run_from_it_though_the_device_is_full():
-    simulation = Simulation(total=1000 * MIB, bounded=True)
-    for _ in range(9):
-        simulation.run(one("large", 900))
-    assert simulation.allocator.device_frees == 0
-    assert simulation.trims("room") == []
 
 
 def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():

@@ -78,16 +78,9 @@ def test_a_small_device_is_not_always_full(total, low_water):
     assert Thresholds().low_water(Headroom(0, total)) == low_water
 
 
-def trimmed(
-    reason: Reason, left: Stats, headroom: Headroom = FULL, before: Stats = CACHED
-) -> TrimPolicy:
-    policy = TrimPolicy(ROUND)
-    policy.trimmed(100.0, reason, before, left, headroom)
-    return policy
-
-
 def test_no_level_fires_within_the_interval_of_any_trim():
-    policy = trimmed(Reason.REQUEST, Stats(800, 800))
+    policy = TrimPolicy(ROUND)
+    policy.trimmed(100.0, Reason.REQUEST, CACHED, Stats(800, 800), FULL)
     assert decide(policy, 109.9, idle_for=99) is None
     assert decide(policy, 110.0, idle_for=99) is Reason.IDLE
 
@@ -105,21 +98,11 @@ def test_no_level_fires_within_the_interval_of_any_trim():
     ],
 )
 def test_what_a_trim_could_not_release_is_not_tried_again(left, kept):
-    policy = trimmed(Reason.IDLE, left)
+    policy = TrimPolicy(ROUND)
+    policy.trimmed(100.0, Reason.IDLE, CACHED, left, FULL)
     for more, expected in ((63, None), (64, Reason.IDLE)):
         stats = Stats(800, 5000, kept + more)
         assert decide(policy, 200.0, stats, idle_for=99) is expected
-
-
-@pytest.mark.parametrize("reason", [Reason.HARD, Reason.ROOM])
-def test_a_trim_that_the_same_load_undid_is_repeated_only_when_others_take_memory(reason):
-    policy = trimmed(reason, Stats(800, 800))
-    assert decide(policy, 200.0, headroom=FULL) is None
-    assert decide(policy, 200.0, Stats(800, 936, 200), FULL) is None
-    assert decide(policy, 200.0, Stats(800, 935, 200), FULL) is Reason.HARD
-    # Others left, and come back.
-    assert decide(policy, 201.0, Stats(800, 1200, 400), FULL) is None
-    assert decide(policy, 202.0, headroom=FULL) is Reason.HARD
 
 
 @pytest.mark.parametrize(
@@ -158,11 +141,6 @@ def budget_of(
     return Budget(device, limit and limit * MIB, reserve * MIB, clock or Clock())
 
 
-def scarce() -> FakeAllocator:
-    """500 MiB are cached and 400 MiB free, so that more than 500 MiB need both."""
-    return device_of(allocated=100, cached=500)
-
-
 @pytest.mark.parametrize(
     ("limit", "reserve", "allocated", "capacity"),
     [
@@ -179,22 +157,6 @@ def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, all
     budget.check(capacity * MIB)
     with pytest.raises(TooLarge, match=rf"fake:0, which can give {capacity * MIB} at most"):
         budget.check(capacity * MIB + 1)
-
-
-@pytest.mark.parametrize(("reserved", "free"), [(80, 870), (20, 930), (2000, 0)])
-def test_between_looks_what_this_process_takes_and_gives_back_is_counted(reserved, free):
-    budget = budget_of(device_of(others=50, allocated=50))
-    assert budget.headroom(Stats(reserved=reserved * MIB)).free == free * MIB
-
-
-@pytest.mark.parametrize(
-    ("needed", "begins", "trims"),
-    [(500 * MIB, True, 0), (500 * MIB + 1, True, 1), (900 * MIB, True, 1), (901 * MIB, False, 1)],
-)
-def test_a_batch_that_needs_both_cache_and_free_memory_trims_first(needed, begins, trims):
-    device = scarce()
-    assert budget_of(device).may_begin(needed, device.trim) == begins
-    assert device.trims == trims
 
 
 @pytest.mark.parametrize(

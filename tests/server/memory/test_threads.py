@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,7 +11,6 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
-import pytest
 from tests.support.memory.simulation import GIB, Simulation, one
 
 from farpoint_server import memory
@@ -64,36 +64,6 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
     assert gate.readers == 0
 
 
-@pytest.mark.parametrize("how", ["enter", "hold_shared"])
-def test_a_batch_that_does_not_wait_counts_until_it_leaves(how):
-    gate = Gate()
-    if how == "enter":
-        assert gate.enter()
-        leave = gate.leave
-    else:
-        with gate.reading():
-            leave = gate.hold_shared()
-    with gate.exclusive() as entered:
-        assert not entered
-    leave()
-    with gate.exclusive() as entered:
-        assert entered
-    assert gate.readers == 0
-
-
-def test_a_wait_until_the_gate_is_empty_holds_no_batch_back():
-    gate = Gate()
-    assert gate.enter()
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(gate.wait_until_empty, 30)
-        with gate.reading():
-            gate.leave()
-            assert not waiting.done()
-        assert waiting.result(30)
-    with gate.reading():
-        assert not gate.wait_until_empty(0.01)
-
-
 (PACKAGE,) = memory.__path__
 # What goes on meanwhile may have to wait for a lock, and then ends later.
 MEANWHILE_S = 0.1
@@ -144,3 +114,27 @@ def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():
         assert simulation.allocator.stats().reserved == 0
         at += 7
     assert at > 100
+
+
+def test_a_batch_that_does_not_fit_with_that_of_the_other_lane_waits_for_it():
+    simulation = Simulation(total=GIB, bounded=True)
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        simulation.meanwhile = lambda: None
+        inside.set()
+        assert go.wait(30)
+
+    simulation.meanwhile = hold
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(simulation.run, one("long", 700))
+        assert inside.wait(30)
+        small = threads.submit(simulation.run, one("small", 100))
+        assert small.result(30) == ["small"]
+        short = threads.submit(simulation.run, one("short", 600))
+        while not simulation.gate.waiting:
+            time.sleep(0.001)
+        assert not short.done()
+        go.set()
+        assert (long.result(30), short.result(30)) == (["long"], ["short"])
+    assert simulation.manager.snapshot.refused == 0

@@ -108,15 +108,6 @@ async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others
     assert engine.batches[1:] == [[1, 40, 50], [5], [6]]
 
 
-async def test_what_waits_is_counted(batcher, engine, submit):
-    tasks = await submit(40, 500)
-    assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
-    tasks[1].cancel()
-    engine.gate.set()
-    await rows(tasks[:1])
-    assert (batcher.waiting_requests, batcher.waiting_points) == (0, 0)
-
-
 async def test_work_of_a_caller_who_left_is_cancelled_and_no_other(engine, submit):
     engine.gate.set()
     await rows(await submit(1))
@@ -311,6 +302,21 @@ async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clo
     await batcher.stop()
 
 
+async def test_a_batch_with_a_refused_request_teaches_nothing(engine, clock):
+    costs = CostModel()
+    batcher = Batcher(engine, 4_000_000, costs=costs, clock=clock)
+    sizes = (1_000_000, TOO_LARGE)
+    tasks = [asyncio.create_task(batcher.run(cloud(size), None)) for size in sizes]
+    await settle()
+    batcher.start()
+    await settle()
+    clock.s += 10
+    engine.gate.set()
+    await asyncio.wait(tasks)
+    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
+    await batcher.stop()
+
+
 async def test_a_batcher_that_is_stopped_has_not_died_and_leaves_nothing_behind():
     batcher = Batcher(GatedEngine(GatedEngine()), 100)
     before = asyncio.all_tasks()
@@ -410,6 +416,11 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
     (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.05)
     with pytest.raises(DeadlineTooCloseError, match=r"in about 0.12 s.* deadline is in 0.05 s"):
         refused.result()
+    for timeout_s in (0.07, 0):  # of more than half of the time, and of one that has passed
+        (late,) = await lanes.submit(1_000_000, caller="a", timeout_s=timeout_s)
+        with pytest.raises(DeadlinePassedError) as caught:
+            await late
+        assert type(caught.value) is DeadlinePassedError
     (refused,) = await lanes.submit(1_000_000, caller="b", timeout_s=0.05)
     with pytest.raises(DeadlineTooCloseError):
         refused.result()

@@ -7,7 +7,7 @@ from tests.support.rpc import CallContext
 
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.transport import handlers
-from farpoint_server.transport.handlers import adapt, parse_error, until_idle
+from farpoint_server.transport.handlers import adapt, parse_error
 
 
 async def first_of(request, context):  # noqa: ARG001
@@ -76,16 +76,3 @@ async def test_bytes_that_do_not_parse_are_the_callers_mistake():
         await adapted.stream_unary(None, CallContext(wrong))
     assert str(wrong) == str(parse_error(b"bad"))
     assert adapt(make("unary_unary", first_of), unguarded).request_deserializer is None
-
-
-async def test_a_stream_lasts_while_something_comes():
-    async def messages(*found):
-        for one in found:
-            yield one
-
-    assert [one async for one in until_idle(messages(1, 2), 30)] == [1, 2]
-    assert until_idle(b"one message", 30) == b"one message"
-    received = until_idle(messages(1, parse_error(b"bad"), 2), 30)
-    assert await anext(received) == 1
-    with pytest.raises(InvalidRequestError):
-        await anext(received)

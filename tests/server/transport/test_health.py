@@ -71,16 +71,3 @@ async def test_a_new_service_is_as_healthy_as_the_others_until_it_is_removed():
     health.forget("late")
     assert not health.knows("late")
     assert (await anext(watch)).status == SERVICE_UNKNOWN
-
-
-async def test_a_status_that_stays_is_not_sent_again():
-    health = Health([])
-    watch = health.Watch(ask(), None)
-    assert (await anext(watch)).status == NOT_SERVING
-    again = asyncio.create_task(anext(watch))
-    for _ in range(5):
-        await asyncio.sleep(0)
-        health.set_all(serving=False)
-    assert not again.done()
-    health.set_all(serving=True)
-    assert (await asyncio.wait_for(again, 30)).status == SERVING

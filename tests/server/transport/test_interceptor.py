@@ -227,8 +227,8 @@ async def test_a_call_that_fails(clock, metrics, error, code, has_details):
 
 
 async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
-    limits = CallLimits(2, 1, retry_ms=7)
-    interceptor = RequestInterceptor(InFlight(), metrics, limits)
+    in_flight, limits = InFlight(), CallLimits(2, 1, retry_ms=7)
+    interceptor = RequestInterceptor(in_flight, metrics, limits)
     first = CallContext(b"hello")
     await call_directly(interceptor, behavior(clock, b"answer"), first)
     with capture_logs() as log:
@@ -237,6 +237,7 @@ async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
             with pytest.raises(AbortError):
                 await call_directly(interceptor, behavior(clock, b"answer"), refused)
             assert refused.aborted[0] == "RESOURCE_EXHAUSTED"
+    assert in_flight.calls == 1
     assert [line["event"] for line in log] == ["calls rejected"]
     assert [one[1] for one in metrics.calls] == ["OK"] + ["RESOURCE_EXHAUSTED"] * 2
     assert [type(one[2]) for one in metrics.requests[1:]] == [TooManyCallsError] * 2
@@ -459,14 +460,6 @@ def test_engines_count_where_they_are_busier_than_the_cores():
     machine = Machine()
     machine.cpu, machine.busy = 0.1, 0.45
     assert machine.calls(1)["application_utilization"] == pytest.approx(0.45 / PERIOD_S)
-
-
-def test_each_period_counts_by_itself():
-    machine = Machine()
-    machine.cpu = 0.5
-    machine.load.count_error()
-    assert machine.calls(9)["eps"] == 1 / PERIOD_S
-    assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
 
 
 @pytest.mark.parametrize(

@@ -261,11 +261,6 @@ def test_the_connection_of_a_peer_is_closed_and_no_other(family, host, called, p
     assert not close_connection(peer.format(1))
 
 
-def test_where_descriptors_are_not_listed_none_is_found(monkeypatch, tmp_path):
-    monkeypatch.setattr("farpoint_server.transport.sockets.DESCRIPTORS", tmp_path / "x")
-    assert not close_connection("ipv4:192.0.2.1:50")
-
-
 class Sender:
     """The context of a call whose message arrives when the test says so."""
 

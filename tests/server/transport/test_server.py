@@ -42,14 +42,6 @@ async def test_a_port_in_use_is_refused():
             make(listen=[taken]).bind()
 
 
-async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
-    (tmp_path / "folder").mkdir()
-    address = f"unix:{tmp_path}/folder"
-    with pytest.raises(StartError, match=r"--listen unix:.*not a socket"):
-        make(listen=[address]).bind()
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 @pytest.mark.parametrize("compression", ["off", "on"])
 async def test_compressed_messages_are_refused_unless_asked_for(compression):
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
