@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from farpoint._adapters import adapt, is_adaptable
 from farpoint._types import Array, CloudAttributes
-from farpoint.errors import InvalidArgumentError
+from farpoint.errors import InternalError, InvalidArgumentError
 
 
 def as_array(value: object, name: str) -> Array:
@@ -61,6 +62,22 @@ class CloudBatch:
     def choose(self, i: int, rows: Array) -> tuple[Array, CloudAttributes]:
         """Coordinates and attributes of some rows of a cloud."""
         return self.clouds[i][rows], gather_attributes(self.attributes[i], rows)
+
+
+def split_rows(
+    indices: Array, lengths: Sequence[int], clouds: Sequence[Sized]
+) -> list[NDArray[np.int64]]:
+    """The sampled rows of each cloud; raises InternalError for invalid rows."""
+    if indices.dtype.kind not in "iu":
+        raise InternalError(f"the server answered with indices of type {indices.dtype}")
+    parts = np.split(indices.astype(np.int64), np.cumsum(lengths)[:-1])
+    for rows, cloud in zip(parts, clouds, strict=True):
+        if not len(rows) or rows.min() < 0 or rows.max() >= len(cloud):
+            low, high = (rows.min(), rows.max()) if len(rows) else (None, None)
+            raise InternalError(
+                f"the server answered with rows {low} to {high} of {len(cloud)} points"
+            )
+    return parts
 
 
 def gather_attributes(attributes: CloudAttributes, rows: Array) -> CloudAttributes:

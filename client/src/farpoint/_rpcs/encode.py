@@ -4,10 +4,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from farpoint._arrays import split_batch
+from farpoint._arrays import split_batch, split_rows
 from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
-from farpoint._rpcs.sample import split_rows
 from farpoint._tensors import Checksums, in_common_dtype, to_arrays, to_tensor
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InternalError, InvalidArgumentError

@@ -1,16 +1,15 @@
 """The Sample RPC: its request from checked arguments, and `Sample`s from its response."""
 
 import operator
-from collections.abc import Sequence, Sized
 
 import numpy as np
-from numpy.typing import NDArray
 
 from farpoint._arrays import (
     CloudBatch,
     check_sample_counts,
     check_start_indices,
     split_batch,
+    split_rows,
 )
 from farpoint._connection.call import CallContext
 from farpoint._connection.shared_memory import Lease
@@ -115,15 +114,15 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         """One `Sample`, or a list for a batch."""
         self._check(response)
         has_distances, batch = self.head.return_distances, self.batch
+        is_shifted, means = self._is_shifted(response), None
+        timings = context.read_timings(response.timings)
         tensors = [response.indices, *([response.distances] * has_distances)]
         indices, *measured = to_arrays(*tensors, checksums=self.checksums)
         rows_of = split_rows(indices, response.lengths, batch.clouds)
         distances = measured[0].astype(np.float32) if measured else np.empty(0, np.float32)
-        is_shifted, means = self._is_shifted(response), None
         origins = self._table(response.origins, len(batch.clouds)) if is_shifted else None
         if self.head.return_points:
             means = self._table(response.points, len(indices))
-        timings = context.read_timings(response.timings)
         samples, end = [], 0
         for i, rows in enumerate(rows_of):
             begin, end = end, end + len(rows)
@@ -186,19 +185,3 @@ def check_choice(
         check_arguments(method, m, start, radius)
     if radius is not None:
         check_radius(radius)
-
-
-def split_rows(
-    indices: Array, lengths: Sequence[int], clouds: Sequence[Sized]
-) -> list[NDArray[np.int64]]:
-    """The sampled rows of each cloud; raises InternalError for invalid rows."""
-    if indices.dtype.kind not in "iu":
-        raise InternalError(f"the server answered with indices of type {indices.dtype}")
-    parts = np.split(indices.astype(np.int64), np.cumsum(lengths)[:-1])
-    for rows, cloud in zip(parts, clouds, strict=True):
-        if not len(rows) or rows.min() < 0 or rows.max() >= len(cloud):
-            low, high = (rows.min(), rows.max()) if len(rows) else (None, None)
-            raise InternalError(
-                f"the server answered with rows {low} to {high} of {len(cloud)} points"
-            )
-    return parts
