@@ -128,8 +128,7 @@ class LineWriter:
             return self._render(line)
         except Exception as error:  # of a field's repr
             failed = {"event": "log line not rendered", "error": type(error).__name__}
-            moment = line.get("timestamp", 0.0)
-            return self._render({**failed, "level": "error", "timestamp": moment})
+            return self._render({**failed, "level": "error", "timestamp": line["timestamp"]})
 
 
 class _Handler(logging.Handler):

@@ -103,6 +103,16 @@ def test_a_line_that_cannot_be_shown_costs_no_other(lines):
     assert second["event"] == "second"
 
 
+def test_how_many_lines_were_dropped_is_logged_with_the_next_one(lines, monkeypatch):
+    dropped = [3]
+    monkeypatch.setattr(LineWriter, "take_dropped", lambda _: dropped.pop() if dropped else 0)
+    configure, read = lines
+    configure(log_format="json")
+    structlog.get_logger().info(**ENDED)
+    events = [json.loads(line)["event"] for line in read()]
+    assert sorted(events) == ["3 log lines dropped: their reader is too slow", "request"]
+
+
 def test_at_a_higher_level_nothing_is_written(lines):
     configure, read = lines
     configure(log_format="json", log_level="warning")
@@ -122,6 +132,7 @@ def test_a_reader_who_stops_reading_costs_lines_and_nothing_else():
     assert writer.take_dropped() == written.count(False)
     assert writer.take_dropped() == 0
     writer.close(0.01)
+    assert not LineWriter(start, text_of, capacity=0).write({"event": "one too many"})
 
 
 def test_a_reader_who_is_gone_is_no_error():

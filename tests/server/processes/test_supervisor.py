@@ -303,6 +303,7 @@ async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkey
         assert await running == 1
         (line,) = await wait_for(log, "process not started", process=0)
         assert line["reason"] == "Resource temporarily unavailable"
+        assert await wait_for(log, "process ended", process=0, exit_status=1)
 
 
 async def test_a_bug_ends_every_process_and_is_raised(run, monkeypatch):
