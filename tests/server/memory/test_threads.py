@@ -64,6 +64,19 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
     assert gate.readers == 0
 
 
+def test_a_wait_until_the_gate_is_empty_holds_no_batch_back():
+    gate = Gate()
+    assert gate.enter()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(gate.wait_until_empty, 60)
+        with gate.reading():
+            gate.leave()
+            assert not waiting.done()
+        assert waiting.result(30)
+    with gate.reading():
+        assert not gate.wait_until_empty(0.01)
+
+
 (PACKAGE,) = memory.__path__
 # What goes on meanwhile may have to wait for a lock, and then ends later.
 MEANWHILE_S = 0.1
