@@ -1,8 +1,8 @@
 // Farthest point sampling of one cloud by several blocks, each in its own partition of the cloud.
 //
 // Each block samples over a pruning tree of its partition, and waits for others only where a point
-// lies near their leaves (peers.cuh); csrc/cpu/kernels/fps/parallel_picker.h explains why the result is
-// that of one block. Blocks wait for one another, so the launch is cooperative.
+// lies near their leaves (peers.cuh); csrc/cpu/kernels/fps/parallel_picker.h explains why the
+// result is that of one block. Blocks wait for one another, so the launch is cooperative.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
