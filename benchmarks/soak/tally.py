@@ -20,7 +20,7 @@ OUTCOMES = (
     "wrong",
 )
 FAILURES = OUTCOMES[-3:]
-MOST_DETAILS = 20
+MAX_DETAILS = 20
 
 
 class Tally:
@@ -43,7 +43,7 @@ class Tally:
     def end(self, kind: str, outcome: str, detail: str = "") -> None:
         """Counts one call."""
         self.counts[kind, outcome] += 1
-        if outcome in FAILURES and len(self.details) < MOST_DETAILS:
+        if outcome in FAILURES and len(self.details) < MAX_DETAILS:
             self.details.append(f"{kind} {outcome}: {detail}")
 
     @property

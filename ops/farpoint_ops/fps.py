@@ -149,9 +149,7 @@ def farthest_point_sample(
     """
     check_tensor("xyz", xyz)
     if num_samples is None and max_samples is None and radius is not None and lengths is not None:
-        return _sample_to_radius(
-            *(xyz, lengths, start, generator, radius, nonfinite, return_distances)
-        )
+        return _fps_to_radius(xyz, lengths, start, generator, radius, nonfinite, return_distances)
     num_samples = _most_samples(xyz, num_samples, max_samples, has_radius=radius is not None)
     sizes = check_lengths("lengths", lengths, xyz, low=num_samples)
     if nonfinite != "last":
@@ -168,13 +166,18 @@ def farthest_point_sample(
         reraise(error)
     if nonfinite == "ignore":
         _require_finite_samples(xyz, sizes, indices, num_samples if radius is None else 1)
-    if radius is None:
-        return (indices, distances) if return_distances else indices
-    answer = [indices, distances] if return_distances else [indices]
-    kept = indices >= 0
-    if max_samples is not None:
+    answer = (indices, distances) if return_distances else (indices,)
+    if radius is not None:
+        return _end_at_radius(answer, is_padded=max_samples is not None)
+    return answer if return_distances else indices
+
+
+def _end_at_radius(answer: tuple[Tensor, ...], *, is_padded: bool) -> tuple[Tensor, ...]:
+    """Samples up to a radius: padded (B, max_samples) with their counts, or flat with offsets."""
+    kept = answer[0] >= 0
+    if is_padded:
         return (*answer, kept.sum(1))
-    reject_vmap(indices)
+    reject_vmap(kept)
     return (*(each[kept] for each in answer), pad(kept.sum(1).cumsum(0), (1, 0)))
 
 
@@ -202,7 +205,7 @@ def _most_samples(
     return integer("num_samples", num_samples)
 
 
-def _sample_to_radius(
+def _fps_to_radius(
     xyz: Tensor,
     lengths: Integers,
     start: Start,

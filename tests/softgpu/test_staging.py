@@ -75,15 +75,13 @@ def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run
     timeline = tmp_path / "timeline"
     ended = run(
         """
-        import os, time
-        import numpy as np
+        import os, time, numpy as np
         from farpoint_server.engine.transfer.cuda import CudaDevice
         from farpoint_server.engine.transfer.pipeline import Pipeline
         from farpoint_server.memory.gate import Gate
-        gate = Gate()
+        gate, ends = Gate(), []
         pipeline = Pipeline(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
         clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]
-        ends = []
         def held(points):
             ends.append(hold())
             return (points * 2,)

@@ -162,7 +162,7 @@ def answer_for_all(peers: Peers, index: int, lock: Path, path: str, handler: Met
             own = await answer(request, context)
             data = request.SerializeToString()
             if method.changes:
-                others = await peers.tell(path, data, context.time_remaining())
+                others = await peers.broadcast(path, data, context.time_remaining())
             else:
                 others = await peers.ask(path, data)
         return method.merge(

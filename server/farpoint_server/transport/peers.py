@@ -19,7 +19,7 @@ SERVICE = "processes.Process"
 CALLER_KEY = "farpoint-caller"
 # Reads wait no longer; a process that starts or hangs is left out.
 ASK_S = 2.0
-TELL_S = 60.0
+BROADCAST_S = 60.0
 # A connection of its own for each call: gRPC would wait before it tries again one that was refused.
 OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -49,7 +49,7 @@ class Peers:
             if isinstance(answer, bytes)
         }
 
-    async def tell(
+    async def broadcast(
         self, method: str, request: bytes, timeout_s: float | None = None
     ) -> dict[int, bytes]:
         """Sends a change to one after the other, in the order of their index.
@@ -65,7 +65,7 @@ class Peers:
             if index in answers:
                 continue
             try:
-                answers[index] = await self._call(index, method, request, timeout_s or TELL_S)
+                answers[index] = await self._call(index, method, request, timeout_s or BROADCAST_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:  # what shall go is gone
                     answers[index] = b""

@@ -19,7 +19,7 @@ RANDOM = np.random.default_rng(41)
 CLOUD = RANDOM.random((1000, 3), np.float32)
 TINY = EncoderConfig(rates=(0.25, 0.5), channels=8, hidden=8, neighbors=8, groups=2)
 SHIPPED = "density_small"
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 
 
 def write_encoder(path: Path, seed: int, **changes: object) -> DensityEncoder:
@@ -46,7 +46,7 @@ def encoders(folder) -> dict[str, DensityEncoder]:
 @pytest.fixture(scope="module")
 def server(folder, encoders) -> Iterator[RunningServer]:
     flags = ["--admin-listen", "127.0.0.1:0", "--encoder", "default"]
-    flags += ["--max-encode-points", str(MOST_POINTS)]
+    flags += ["--max-encode-points", str(MAX_POINTS)]
     for name in encoders:
         flags += ["--encoder", f"{name}={folder / name}.safetensors"]
     with RunningServer(*flags) as server:

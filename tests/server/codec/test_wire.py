@@ -209,9 +209,9 @@ def test_the_data_of_a_message_that_is_long_enough_stays_where_it_arrived(size):
     assert mode == 1
 
 
-FEW_CLOUDS = 4
-MANY = b"\1" * (10 * FEW_CLOUDS + 1)
-UNPACKED = b"\x10\1" * (10 * FEW_CLOUDS + 1)
+MAX_CLOUDS = 4
+MANY = b"\1" * (10 * MAX_CLOUDS + 1)
+UNPACKED = b"\x10\1" * (10 * MAX_CLOUDS + 1)
 DIMENSIONS = field(2, b"\1" * (10 * MAX_DIMENSIONS + 1))
 SAMPLE = {
     "lengths": field(2, MANY),
@@ -247,8 +247,8 @@ ENCODE = {
     "lengths": field(2, MANY),
 }
 CHECKS = {
-    "Sample": (limits_of(pb.SampleRequest, FEW_CLOUDS), SAMPLE),
-    "Encode": (limits_of(pb.EncodeRequest, FEW_CLOUDS), ENCODE),
+    "Sample": (limits_of(pb.SampleRequest, MAX_CLOUDS), SAMPLE),
+    "Encode": (limits_of(pb.EncodeRequest, MAX_CLOUDS), ENCODE),
     "ModelInfer": (limits_of(oi.ModelInferRequest), INFER),
 }
 
@@ -267,27 +267,27 @@ def test_the_largest_request_that_is_allowed_passes():
     values = tensor_pb2.Tensor(shape=[2**62] * MAX_DIMENSIONS, data=bytes(99))
     request = pb.SampleRequest(
         points=values,
-        lengths=[2**62] * FEW_CLOUDS,
-        sample_counts=[-1] * FEW_CLOUDS,
-        start_indices=[2**62] * FEW_CLOUDS,
+        lengths=[2**62] * MAX_CLOUDS,
+        sample_counts=[-1] * MAX_CLOUDS,
+        start_indices=[2**62] * MAX_CLOUDS,
         attributes=[tensor_pb2.Attribute(values=values)] * MAX_ATTRIBUTES,
     )
-    limits_of(pb.SampleRequest, FEW_CLOUDS)(memoryview(request.SerializeToString()))
+    limits_of(pb.SampleRequest, MAX_CLOUDS)(memoryview(request.SerializeToString()))
 
 
 MANY_PARTS = field(7, b"") * 20_000
 READERS = {
-    "Sample": (lambda raw: sample_request.read_sample_message(raw, FEW_CLOUDS), MANY_PARTS),
+    "Sample": (lambda raw: sample_request.read_sample_message(raw, MAX_CLOUDS), MANY_PARTS),
     "SampleStream": (
-        lambda raw: sample_request.read_stream_message(raw, FEW_CLOUDS),
+        lambda raw: sample_request.read_stream_message(raw, MAX_CLOUDS),
         field(1, MANY_PARTS),
     ),
     "SampleLarge": (
-        lambda raw: sample_request.read_upload_data(raw, FEW_CLOUDS),
+        lambda raw: sample_request.read_upload_data(raw, MAX_CLOUDS),
         field(1, MANY_PARTS),
     ),
     "with data": (
-        lambda raw: sample_request.read_sample_message(raw, FEW_CLOUDS),
+        lambda raw: sample_request.read_sample_message(raw, MAX_CLOUDS),
         field(1, field(3, bytes(20_000))) + MANY_PARTS,
     ),
     "ModelInfer": (read_infer_message, field(6, field(2, b"") * 10_000)),
