@@ -54,6 +54,11 @@ def test_numbers_in_json_are_the_points(data):
     assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [4])
 
 
+def test_integers_in_json_beyond_float64_are_exact():
+    data = rest.tensor_bytes({"data": [2**53 + 1]}, "INT64", (1,), "data")
+    assert int.from_bytes(data, "little") == 2**53 + 1
+
+
 def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
     features = np.arange(20, dtype=np.int16).reshape(10, 2)
     more = {"name": "features", "shape": [10, 2], "datatype": "INT16"}

@@ -54,6 +54,7 @@ def test_a_batch_is_equal_clouds():
     assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [0])
     assert parsed.return_distances
     assert not parsed.ignore_nonfinite
+    assert parse(request(CLOUD[:1], count=1)).lengths.tolist() == [1]
 
 
 @pytest.mark.parametrize("order", [("indices",), ("distances", "indices")])

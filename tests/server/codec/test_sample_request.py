@@ -182,6 +182,7 @@ def test_parameters_are_read():
     assert parsed(**batch, seeds=[7, 2**64 - 1]).method == RandomRows((7, 2**64 - 1))
     disks = parsed(**by(DISK, covering_radius=2))
     assert (disks.method, disks.covering_radius) == (None, 2)
+    assert parsed(covering_radius=0).covering_radius == 0
 
 
 def test_one_sample_count_is_that_of_each_cloud():
