@@ -98,13 +98,11 @@ def growth(server: SoakServer) -> str:
 
 def latencies(tally: Tally, server: SoakServer) -> str:
     """Percentiles of small calls, as the callers and the server's log have them."""
-    if len(tally.small_ms) < 2:
+    logged = [server.sample_ms[call] for call in tally.small_ms if call in server.sample_ms]
+    if len(logged) < 2:
         return "too few"
     texts = []
-    for name, times in (
-        ("to the callers", list(tally.small_ms.values())),
-        ("in the server", [server.sample_ms.get(call, 0.0) for call in tally.small_ms]),
-    ):
+    for name, times in (("to the callers", [*tally.small_ms.values()]), ("in the server", logged)):
         percentiles = statistics.quantiles(times, n=100)
         texts.append(f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms {name}")
     return f"{'; '.join(texts)}, of {len(tally.small_ms)} small calls without a fault"
