@@ -7,7 +7,8 @@
 # Stages stand in the order of their worth, each in processes of its own and with a time limit, so
 # that a failed, hung or crashed one hides no other. benchmarks/results/gpu_check holds the output
 # of each stage and stages.jsonl with their exit codes; measurements go to
-# benchmarks/results/cuda_<device>.json after every section.
+# benchmarks/results/cuda_<device>.json after every section. After the build, STAGES="sampling bench"
+# runs only the stages that are named so up to a "_".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=${PATH//"$PWD/.venv/bin:"/}  # where `make` looks first, and where torch is a CPU build
@@ -23,10 +24,15 @@ record() {  # stage, exit code, seconds
   printf '{"stage": "%s", "exit": %d, "seconds": %d}\n' "$@" | tee -a "$logs/stages.jsonl"
 }
 
+wanted() {  # stage
+  [[ -z ${STAGES:-} || " device build built $STAGES " =~ " "($1|${1%%_*})" " ]]
+}
+
 # stage NAME SECONDS COMMAND...: exit code 124 or 137 means that the time was up, 125 that none was left.
 stage() {
   local name=$1 limit=$2 begun=$SECONDS code=125
   shift 2
+  wanted "$name" || return 0
   ((limit > ends - begun)) && limit=$((ends - begun))
   echo "== $name"
   if ((limit > 4)); then
@@ -61,7 +67,17 @@ done
 stage bench_methods 150 "$python" -m benchmarks.cuda methods --seconds 135
 # Only the variants on the device; the CPU ones run in `make test`.
 stage ops 120 "${pytest[@]}" tests/ops -k cuda --ignore "$kernel_tests"
-stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
+stage memory 90 "${pytest[@]}" -s tests/gpu --ignore tests/gpu/test_server.py tests/server/memory
+# Servers on the device, six at a time: most of the time one starts, or waits for its client.
+libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, plyfile, pydantic_settings"
+libraries+=", starlette, structlog, uvicorn, yaml, pytest_asyncio, xdist, trustme, tritonclient.grpc"
+if ! wanted server || "$python" -c "import $libraries"; then
+  # An index out of range inside a program is an assertion of the device, which is lost.
+  FARPOINT_TEST_DEVICE=cuda:0 stage server 150 "${pytest[@]}" -n 6 --dist loadfile -o timeout=100 \
+    @tools/server_tests.txt -k "not (wrong_request and points3)"
+else
+  record server 127 0
+fi
 if command -v compute-sanitizer > /dev/null; then
   # Without torch's cache every tensor is an allocation whose bounds are known. Torch itself asks
   # for things that a driver may refuse.

@@ -1,4 +1,4 @@
-"""A server on `--device cuda:0`, and failures of the device."""
+"""A server on failing, slow and several devices; tests/gpu/test_server.py has one that works."""
 
 import signal
 import subprocess
@@ -28,8 +28,6 @@ RANDOM = np.random.default_rng(5)
 CLOUDS = [RANDOM.random((n, 3), np.float32) for n in (40, 300, 700, 1100)]
 EXPECTED = [furthest_points(cloud, 12).tolist() for cloud in CLOUDS]
 DEVICE_LOST_STATUS = 3
-# Freed by other threads after a trim; the buffers of the burst take ten times as much.
-REST_BYTES = 4 << 20
 Start = Callable[..., RunningServer]
 
 
@@ -175,61 +173,24 @@ def test_memory_that_another_process_holds_is_missed_only_while_it_does(start, c
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("device", ["cuda:0,cuda:1", "cpu,cuda:0"])
-def test_engines_of_several_devices_answer_alike(start, findings, device):
-    server = start("--http-listen", "127.0.0.1:0", device=device, DEVICES=2)
+def test_engines_of_several_devices_answer_alike(start, findings):
+    server = start("--http-listen", "127.0.0.1:0", device="cuda:0,cuda:1", DEVICES=2)
     with farpoint.Client(server.address, timeout=60) as client, ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: sample_all(client, 3), range(6)))
     assert server.stop() == 0
     assert findings.read_text() == "" if findings.exists() else True
 
 
-def test_two_processes_share_a_device(start, findings):
-    server = start("--processes", "2")
-    with ThreadPoolExecutor(6) as pool:
-
-        def ask(_: int) -> None:
-            with farpoint.Client(server.address, timeout=60) as client:
-                sample_all(client)
-
-        list(pool.map(ask, range(6)))
-    assert server.stop() == 0
-    assert not findings.exists()
-
-
-def test_what_a_burst_reserved_is_given_back_when_the_server_is_idle(start):
-    server = start("--admin-listen", "127.0.0.1:0", "--memory-idle-s", "2")
-    with farpoint.Client(server.address, timeout=100) as client:
-        for n in (400_000, 300_000, 500_000):
-            client.sample(RANDOM.random((n, 3), np.float32), 2)
-        address = server.ready["admin_addresses"][0]
-        with farpoint.Client(address, timeout=60) as admin:
-            give_up = time.monotonic() + 60
-            while time.monotonic() < give_up:
-                (device,) = admin.memory().devices
-                if "idle" in device.trims and device.host_releasable_bytes < REST_BYTES:
-                    break
-                time.sleep(0.1)
-    assert device.host_releasable_bytes < REST_BYTES
-    assert device.trims["idle"].returned_bytes >= 0.9 * (
-        device.reserved_bytes + device.trims["idle"].returned_bytes
-    )
-
-
 STARTS_NOT = {
-    "driver": ({"DRIVER": 12080}, {}, "a driver that is too old"),
-    "none": ({}, {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES may hide a GPU"),
-    "old": ({"PROFILE": "T4"}, {}, "no kernels for compute capability 7.5"),
+    "driver": ("DRIVER", 12080, "a driver that is too old"),
+    "old": ("PROFILE", "T4", "no kernels for compute capability 7.5"),
 }
 
 
 @pytest.mark.parametrize("name", STARTS_NOT)
 def test_a_device_that_cannot_work_is_one_clear_line(monkeypatch, name):
-    settings, environ, text = STARTS_NOT[name]
-    for setting, value in settings.items():
-        monkeypatch.setenv(f"SOFTGPU_{setting}", str(value))
-    for variable, value in environ.items():
-        monkeypatch.setenv(variable, value)
+    setting, value, text = STARTS_NOT[name]
+    monkeypatch.setenv(f"SOFTGPU_{setting}", str(value))
     command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
     command += ["--device", "cuda:0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100)

@@ -54,18 +54,11 @@ class Stage:
 
 SERVER = (("FARPOINT_TEST_DEVICE", "cuda:0"),)
 SERVER_TESTS = (
-    *("tests/e2e/test_sample.py", "tests/e2e/test_stream.py", "tests/e2e/test_packed.py"),
-    "tests/e2e/test_methods.py",
-    *("tests/e2e/models/test_encode.py", "tests/e2e/models/test_infer.py"),
-    "tests/e2e/open_inference/test_inference.py",
-    "tests/e2e/faults/test_bad_days.py::test_random_cancels_lose_and_double_nothing",
-    "tests/e2e/test_lifecycle.py::test_a_signal_answers_every_accepted_request_and_exits_with_0",
-    # Clouds that PTX would be executed for minutes on.
+    "@tools/server_tests.txt",
     "-k",
-    "not street_scan and not sensor_faster and not slow_reader and not recorded_message "
-    "and not in_pieces and not in_flight and not batch_ends_by_itself "
-    # A server that is slow on a CPU alone.
-    "and not draining_server "
+    # Clouds that PTX would be executed for minutes on.
+    "not large_clouds and not street_scan and not sensor_faster and not slow_reader "
+    "and not recorded_message and not in_pieces and not in_flight "
     # An index out of range inside a program is an assertion of the device, which is lost.
     "and not (wrong_request and points3)",
 )
@@ -97,7 +90,9 @@ STAGES = (
     Stage("ops", (*PYTEST, "tests/ops", "--ignore", "tests/ops/cuda", "-k", OPS), may_find=UNUSED),
     # Of tests/gpu, what measures no time and needs no large clouds: tests/softgpu/test_staging.py
     # has transfers, and 1000 batches, at the runtime's own counters.
-    Stage("memory", (*PYTEST, "tests/gpu", "-k", MEMORY)),
+    Stage(
+        "memory", (*PYTEST, "tests/gpu/test_memory.py", "tests/gpu/test_staging.py", "-k", MEMORY)
+    ),
     Stage("server", (*PYTEST, *SERVER_TESTS), SERVER),
 )
 
