@@ -1,10 +1,10 @@
-"""Benchmarks of the CUDA kernels: gather, scatter and sampling.
+"""Benchmarks of the CUDA kernels: gather, scatter, searches and sampling.
 
 Warm, synchronized, medians of CUDA event times. Sampling is timed per step: a kernel that looks at
 every point in every step takes as long for each, so a slow one may be timed over fewer samples
 ("samples" next to its time). Writes benchmarks/results/cuda_<device>.json, section by section.
 
-    python -m benchmarks.cuda [section ...] [--seconds N]
+    python -m benchmarks.cuda [section ...] [--seconds N] [--peers FILE]
 """
 
 import argparse
@@ -20,7 +20,7 @@ import torch
 import farpoint_ops
 from benchmarks.common.point_sets import cube, lidar
 from benchmarks.common.report import RESULTS, describe, shown
-from benchmarks.cuda import gather_scatter
+from benchmarks.cuda import gather_scatter, peers, searches
 from benchmarks.cuda.timing import step_microseconds
 
 Rows = Iterable[dict[str, Any]]
@@ -81,6 +81,7 @@ SECTIONS: dict[str, Callable[[float], Rows]] = {
     "scatters": gather_scatter.scatters,
     "batches": batches,
     "methods": methods,
+    "searches": searches.searches,
 }
 
 
@@ -108,7 +109,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; all unless named")
     parser.add_argument("--seconds", type=float, default=3600, help="for each section, about")
+    parser.add_argument(
+        "--peers", type=Path, help="adds the section peers: benchmarks/cuda/peers.py"
+    )
     arguments = parser.parse_args()
+    if arguments.peers:
+        SECTIONS["peers"] = partial(peers.peers, peers.load(arguments.peers))
     unknown = set(arguments.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"sections: expected {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))}")

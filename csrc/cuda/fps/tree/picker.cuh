@@ -45,6 +45,7 @@ class TreePicker {
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
       if (touched[i] == 0) continue;
+      __syncwarp();  // all lanes have read the farthest points that are written now
       update<kLevels - 1>(i, touched[i], s, root_[i].farthest, root_at_ + i * kFan);
     }
   }
