@@ -20,10 +20,6 @@ from farpoint.errors import FailedPreconditionError
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
 
-# gRPC reads it once, when it is imported.
-FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
-_SURVIVES_FORK = os.environ.get(FORK_VARIABLE, "").lower() in ("1", "true", "yes")
-
 
 @dataclass(frozen=True)
 class Arguments:
@@ -43,8 +39,7 @@ class Arguments:
 class BaseClient(Generic[Channel]):
     """State of a client, in this process and in others.
 
-    A pickled client holds its arguments and reconnects where it is unpickled; so does a client that
-    a forked child inherits, if gRPC works there.
+    A pickled client holds its arguments and reconnects where it is unpickled.
     """
 
     _open: Callable[[str, Security, Balance], Channel]
@@ -140,11 +135,11 @@ class _Forks:
         self.inherited: list[Any] = []
         """Channels of the parent, kept forever: gRPC must not clean them up in a child."""
         self.is_broken = False
-        """Whether a call in this process would hang: gRPC's threads are not in a forked child."""
+        """Whether a call in this process could hang: gRPC's threads are not in a forked child."""
 
     def after_fork_in_child(self) -> None:
         """Resets the clients: channels and shared memory belong to the parent."""
-        self.is_broken |= not _SURVIVES_FORK and self.has_opened
+        self.is_broken = self.has_opened
         for client in list(self.clients):
             self.inherited.append((client._channel, client._stubs))
             if client._memory is not None:
@@ -153,13 +148,12 @@ class _Forks:
         self.clients.clear()
 
     def check(self) -> None:
-        """Raises FailedPreconditionError if a call would hang."""
+        """Raises FailedPreconditionError if a call could hang."""
         if self.is_broken:
             raise FailedPreconditionError(
                 "this process was forked while gRPC was in use, and gRPC cannot work in it: start "
                 'processes by "spawn" or "forkserver" (DataLoader: multiprocessing_context='
-                '"spawn"), fork before the first call, or set the environment variable '
-                f"{FORK_VARIABLE}=1 before Python starts"
+                '"spawn"), or fork before the first call'
             )
 
 
