@@ -124,19 +124,18 @@ def test_a_sample_goes_down_to_few_leaves(run):
     assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_one_cloud_is_partitioned_where_that_is_allowed(run, monkeypatch):
+@pytest.mark.parametrize("processors", [4, 64])
+def test_a_large_cloud_is_partitioned_where_there_are_processors(run, processors):
     program = """
     import farpoint_ops
-    cloud = torch.rand(1, 4097, 3)
-    rows = farpoint_ops.farthest_point_sample(cloud.cuda(), 256).cpu()
-    assert torch.equal(rows, farpoint_ops.farthest_point_sample(cloud, 256))
+    cloud = torch.rand(1, 8193, 3)
+    rows = farpoint_ops.farthest_point_sample(cloud.cuda(), 1024).cpu()
+    assert torch.equal(rows, farpoint_ops.farthest_point_sample(cloud, 1024))
     """
-    for allowed in ("0", "1"):
-        monkeypatch.setenv("FARPOINT_FPS_PARTS", allowed)
-        ended = run(program, PROCESSORS=64)
-        assert (ended.status, ended.findings) == (0, ""), ended.output
-        partitioned = any("sample_partitioned" in name for name in ended.counters)
-        assert partitioned is (allowed == "1")
+    ended = run(program, PROCESSORS=processors)
+    assert (ended.status, ended.findings) == (0, ""), ended.output
+    partitioned = any("sample_partitioned" in name for name in ended.counters)
+    assert partitioned is (processors > 4)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 // Selects and launches the farthest point sampling kernel for a batch, from host numbers alone.
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
@@ -10,35 +8,33 @@ namespace farpoint::cuda {
 
 namespace {
 
-// Points of a cloud that has a processor to itself, and of one that does not, up to which whole
-// steps take no longer than the tree with its sort.
-constexpr int kAlonePoints = 4096, kSharedPoints = 1024;
-// Samples that do not pay for a sort of what the block kernel can take.
-constexpr int kUnsortedSamples = 128;
-// A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
-constexpr int kFewSamples = 64;
+// Measured on an H100: docs/performance_cuda.md.
 
-// Partitioned clouds use a share of the device, which leaves the rest to other kernels. They gain
-// with many partitions or points, and with far more samples than launches.
-constexpr int kShareOfPartitions = 4, kMinPartitions = 8;
-constexpr int kPointsByPartitions = 65'536, kMinPartitionedSamples = 256;
+// Points up to which whole steps take no longer than the tree with its sort, however many clouds
+// share a processor, and of all clouds that share one.
+constexpr int kSharedPoints = 1024, kPointsOfProcessor = 4096;
+// Samples that do not pay for a sort of what the block kernel can take.
+constexpr int kUnsortedSamples = 256;
+// A launch per sample is cheaper than a sort where there are few samples of a few clouds.
+constexpr int kFewSamples = 32, kFewSamplesOfMany = 96, kManyPoints = 65'536;
+// Partitions pay with many of them or many points, and with far more samples than launches.
+constexpr int kMinPartitions = 8, kPointsByPartitions = 262'144;
+constexpr int64_t kPointsBySamples = int64_t{1} << 23;
 
 bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
 }
 
 bool prefers_block(const FpsBatch& batch, int processors) {
-  if (batch.max_samples < kUnsortedSamples) return true;
-  return batch.max_points <= (batch.clouds <= processors ? kAlonePoints : kSharedPoints);
+  const int64_t points = batch.max_points;
+  return batch.max_samples <= kUnsortedSamples || points <= kSharedPoints ||
+         points * ceil_div(batch.clouds, processors) <= kPointsOfProcessor;
 }
 
-// Off by default: no GPU has run this protocol between blocks yet.
-bool partitions_allowed() {
-  static const bool allowed = [] {
-    const char* const wanted = std::getenv("FARPOINT_FPS_PARTS");
-    return wanted != nullptr && std::string_view(wanted) == "1";
-  }();
-  return allowed;
+bool prefers_grid(const FpsBatch& batch, int processors) {
+  const double occupancy = 1.0 + 8.0 * batch.clouds / processors;
+  const int few = batch.max_points < kManyPoints ? kFewSamples : kFewSamplesOfMany;
+  return batch.max_samples * occupancy < few;
 }
 
 // Blocks of each cloud on so many processors, a power of two.
@@ -52,17 +48,16 @@ int partitions_on(int processors, int clouds) {
 }
 
 bool prefers_partitions(const FpsBatch& batch, int processors) {
-  if (!partitions_allowed() || batch.max_samples < kMinPartitionedSamples) return false;
-  const int partitions = partitions_on(processors / kShareOfPartitions, batch.clouds);
-  return partitions >= kMinPartitions && batch.max_points >= kPointsByPartitions / partitions;
+  const int64_t points = batch.max_points, partitions = partitions_on(processors, batch.clouds);
+  return partitions >= kMinPartitions && points * partitions >= kPointsByPartitions &&
+         points * batch.max_samples >= kPointsBySamples;
 }
 
 FpsMethod best_method(const FpsBatch& batch, int device) {
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   if (prefers_block(batch, processors) && fits_block(batch, device)) return FpsMethod::kBlock;
   if (batch.max_points > fps_tree_capacity()) return FpsMethod::kGrid;
-  const double occupancy = 1.0 + 8.0 * batch.clouds / processors;
-  if (batch.max_samples * occupancy < kFewSamples) return FpsMethod::kGrid;
+  if (prefers_grid(batch, processors)) return FpsMethod::kGrid;
   return prefers_partitions(batch, processors) ? FpsMethod::kPartitioned : FpsMethod::kTree;
 }
 
@@ -71,9 +66,8 @@ TreeShape shape_of(const FpsBatch& batch, FpsMethod wanted, FpsMethod method, in
                    int warps) {
   if (method == FpsMethod::kTree) return fps_tree_shape(batch, device, warps);
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const int partitions = wanted == FpsMethod::kAuto
-                             ? partitions_on(processors / kShareOfPartitions, batch.clouds)
-                             : partitions_on(processors, 1);
+  const int clouds = wanted == FpsMethod::kAuto ? batch.clouds : 1;
+  const int partitions = partitions_on(processors, clouds);
   return fps_partitioned_shape(batch, partitions, device, warps);
 }
 

@@ -1,5 +1,6 @@
 // Makes the spatial index of a search: the sort of the sampling tree, then leaves and nodes, a
 // block for each node.
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/common/launch.cuh"
@@ -88,22 +89,22 @@ Layout layout_of(const SearchBatch& batch, int device) {
 
 }  // namespace
 
-// Instructions of the busiest processor's warps, as counted on executed PTX (decision 0007). The
-// index has to halve them: a sort waits for memory more than a scan does.
+// Times on an H100 (docs/performance_cuda.md). A scan is a chain of rows, and longer where a
+// processor has more queries than hide that; an index costs its launches, then a sort and searches.
 bool wants_index(const SearchBatch& batch, Search search, int device) {
-  struct Instructions {
-    double row, query;  // of a scan for each row of a query; of the index for each query
+  struct Nanoseconds {
+    double row, query_row, query;  // of a scan, also for each query; of the index for each query
   };
-  constexpr double kOfSort = 27;  // for a point
-  constexpr Instructions kOfSearch[] = {{1.2, 2500}, {1.0, 2500}, {0.3, 500}};
-  const auto [row, query] = kOfSearch[static_cast<int>(search)];
+  constexpr double kLaunches = 115'000, kOfSort = 5;  // for a point of a processor
+  constexpr Nanoseconds kOfSearch[] = {{20, 0.83, 460}, {7.5, 0.17, 460}, {35, 0.04, 70}};
+  const auto [row, query_row, query] = kOfSearch[static_cast<int>(search)];
   const FpsBatch sorted = sort_batch(batch);
   const double processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const double queries = static_cast<double>(batch.batch * batch.queries_per_cloud) / processors;
   const int pieces = tree::sort_pieces(sorted, device);
   const double turns = std::ceil(batch.batch * pieces / processors);
-  const double index = turns * kOfSort * batch.points / pieces + queries * query;
-  return queries * batch.points * row > 2 * index;
+  const double index = kLaunches + turns * kOfSort * batch.points / pieces + queries * query;
+  return batch.points * std::max(row, queries * query_row) > index;
 }
 
 size_t index_bytes(const SearchBatch& batch, int device) { return layout_of(batch, device).end; }
