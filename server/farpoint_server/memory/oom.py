@@ -133,6 +133,8 @@ class Budget:
 
     def fits_uncut(self, predicted: int) -> bool:
         """Whether a whole batch fits now without a flush of the cache."""
+        if predicted < SMALL_BYTES:
+            return True
         stats = self._allocator.stats()
         headroom = self.headroom(stats)
         most = min(

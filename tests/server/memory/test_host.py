@@ -159,17 +159,17 @@ def test_an_operator_with_an_opinion_is_left_alone(name):
 
 
 DEVICE = {
-    "allocated_bytes.all.current": 100,
-    "reserved_bytes.all.current": 1000,
-    "active_bytes.all.current": 150,
-    "inactive_split_bytes.all.current": 250,
-    "segment.all.current": 7,
+    "allocated_bytes": {"all": {"current": 100}},
+    "reserved_bytes": {"all": {"current": 1000}},
+    "active_bytes": {"all": {"current": 150}},
+    "inactive_split_bytes": {"all": {"current": 250}},
+    "segment": {"all": {"current": 7}},
     "num_alloc_retries": 1,
     "num_ooms": 2,
     "num_device_free": 3,
     "num_sync_all_streams": 4,
 }
-HOST = {"allocated_bytes.current": 64, "active_bytes.current": 16}
+HOST = {"allocated_bytes": {"current": 64}, "active_bytes": {"current": 16}}
 
 
 def test_native_segments_release_what_is_neither_active_nor_split():
