@@ -1,7 +1,9 @@
 """The CUDA device of a transfer: streams, events, pinned memory and copies by torch."""
 
+import math
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,16 @@ class DeviceStream(Enum):
     UPLOAD = "upload"
     COMPUTE = "compute"
     DOWNLOAD = "download"
+
+
+@cache
+def _of_torch(dtype: "np.dtype[Any]") -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+@cache
+def _of_numpy(dtype: torch.dtype) -> "np.dtype[Any]":
+    return torch.empty(0, dtype=dtype).numpy().dtype
 
 
 class CudaDevice:
@@ -53,16 +65,15 @@ class CudaDevice:
             return torch.empty(size, dtype=torch.uint8, device=self._device)
 
     def view(
-        self, memory: Tensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
+        self, memory: Tensor, begin: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]
     ) -> Tensor:
         """A part of bytes as an array."""
-        size = int(np.prod(shape)) * dtype.itemsize
-        of_torch = torch.from_numpy(np.empty(0, dtype)).dtype
-        return memory[begin : begin + size].view(of_torch).view(tuple(shape))
+        size = math.prod(shape) * dtype.itemsize
+        return memory[begin : begin + size].view(_of_torch(dtype)).view(shape)
 
     def layout(self, tensor: Tensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
         """Type and shape."""
-        return torch.empty(0, dtype=tensor.dtype).numpy().dtype, tuple(tensor.shape)
+        return _of_numpy(tensor.dtype), tuple(tensor.shape)
 
     def array(self, pinned: Tensor) -> Array:
         """The host memory as an array; access it only while no copy uses it."""
