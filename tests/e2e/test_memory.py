@@ -97,10 +97,10 @@ def test_a_batch_that_still_runs_when_the_device_fails_is_answered(start):
     server = start("--device", "cpu,cpu", failing=True)
     large = RANDOM.random((1_000_000, 3), np.float32)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor() as threads:
-        answer = threads.submit(client.sample, large, 500_000)
+        answer = threads.submit(client.sample, large, 1000)
         with pytest.raises(farpoint.UnavailableError):
             client.sample(large[:50_003], 10_000)
-        assert len(answer.result()) == 500_000
+        assert len(answer.result()) == 1000
     assert server.wait() == 3
 
 

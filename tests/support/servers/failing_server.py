@@ -2,7 +2,8 @@
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
 error that loses the GPU for good, LOST_MEANWHILE_POINTS do so while a batch of LARGE_POINTS or more
-runs; one with a cloud of MISCOUNTED_POINTS has one answer too few, as only a bug could make it.
+runs, which lasts until the server waits for it; one with a cloud of MISCOUNTED_POINTS has one
+answer too few, as only a bug could make it.
 """
 
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from farpoint_server import __main__ as command
+from farpoint_server.app.server import App
 from farpoint_server.engine import sample
 from farpoint_server.engine.types import Clouds, Int32s, Samples
 
@@ -20,13 +22,16 @@ MISCOUNTED_POINTS = 1302
 LOST_MEANWHILE_POINTS = 50_003  # enough that the event loop does not run it
 LARGE_POINTS = 500_000
 launch = sample.launch
+answer_all = App.answer_all
 large_began = threading.Event()
+server_waits = threading.Event()
 
 
 def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
     lengths = [length for clouds in requests for length in clouds.lengths]
     if max(lengths) >= LARGE_POINTS:
         large_began.set()
+        assert server_waits.wait(60)
     if LOST_MEANWHILE_POINTS in lengths:
         assert large_began.wait(60)
     if LOST_POINTS in lengths or LOST_MEANWHILE_POINTS in lengths:
@@ -37,6 +42,12 @@ def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Sampl
     return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
 
 
+async def note_and_answer_all(app: App, timeout_s: float) -> bool:
+    server_waits.set()
+    return await answer_all(app, timeout_s)
+
+
 if __name__ == "__main__":
     sample.launch = launch_and_fail
+    App.answer_all = note_and_answer_all
     command.main()
