@@ -28,6 +28,9 @@ CXX_FLAGS = (
 # come with libtorch_cpu.so, so that ops run on torch's threads and need no libgomp of the system.
 BINDING_FLAGS = "-fopenmp"
 NVCC_FLAGS = "-std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-fvisibility=hidden"
+# Some compilers link libstdc++ statically. Were its symbols exported, those of the process's own
+# libstdc++ would replace some: an error message lost its numbers, or the process crashed.
+LINK_FLAGS = "-Wl,-rpath,'$$ORIGIN' -Wl,--exclude-libs,ALL"
 RULES = """\
 ninja_required_version = 1.5
 rule cxx
@@ -41,7 +44,7 @@ rule nvcc
   depfile = $out.d
   deps = gcc
 rule link
-  command = $cxx -shared -Wl,-soname,$soname -Wl,-rpath,'$$ORIGIN' $in -o $out $libraries $ldflags
+  command = $cxx -shared $linkflags -Wl,-soname,$soname $in -o $out $libraries $ldflags
   description = link $out
 rule nvlink
   command = $nvcc -shared -cudart=static -Xlinker -soname,$soname,--exclude-libs,ALL $in -o $out
@@ -62,7 +65,8 @@ class Graph:
         flags = f"{CXX_FLAGS} {os.environ.get('CXXFLAGS', '')}"
         self._lines = [
             *(f"builddir = {build}", f"cxx = {find_cxx()}", f"cxxflags = {flags}"),
-            *(f"ldflags = {os.environ.get('LDFLAGS', '')}", f"nvcc = {nvcc}"),
+            *(f"linkflags = {LINK_FLAGS}", f"ldflags = {os.environ.get('LDFLAGS', '')}"),
+            f"nvcc = {nvcc}",
             f"nvccflags = {NVCC_FLAGS} {' '.join(architecture_flags()) if nvcc else ''}",
             RULES.format(csrc=CSRC),
         ]

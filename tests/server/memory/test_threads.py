@@ -92,13 +92,17 @@ def interrupted(work: Callable[[], object], at: int, meanwhile: Callable[[], obj
     other = threading.Thread(target=meanwhile)
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        frame.f_trace_opcodes = frame.f_code.co_filename.startswith(PACKAGE)
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "call":  # since Python 3.13 the flag has no effect before f_trace is set
+            frame.f_trace, frame.f_trace_opcodes = trace, True
         if event == "opcode" and next(numbers) == at:
             other.start()
             other.join(MEANWHILE_S)
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks whether any frame has it, in settrace
     sys.settrace(trace)
     try:
         work()
