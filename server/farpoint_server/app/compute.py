@@ -127,6 +127,9 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     threads = settings.cpu_threads or max(1, cores // max(1, cpus))
     # Of this thread: small work runs on the event loop.
     torch.set_num_threads(threads)
+    if gpus:
+        # By default cuDNN multiplies float32 in convolutions as TF32, with 10 bits of mantissa.
+        torch.backends.cudnn.allow_tf32 = False
     gate, managers = Gate(), {}
     for device in dict.fromkeys(chosen):
         managers[device] = manager_of(
