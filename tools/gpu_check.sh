@@ -49,6 +49,9 @@ stage() {
 pytest=("$python" -m pytest -q -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0
         -o filterwarnings=default -o faulthandler_timeout=90 --durations=5
         --continue-on-collection-errors)
+# The op tests spend most of their time on the CPU.
+beside=()
+"$python" -c "import xdist" 2> /dev/null && beside=(-n 4)
 kernel_tests=tests/ops/cuda
 
 stage device 60 "$python" tools/gpu_device.py || exit 1
@@ -56,27 +59,34 @@ stage build 300 "$python" setup.py -q build_ext --inplace
 stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
 
 # An illegal access spoils the rest of its process, so a failure is looked at kernel by kernel.
-if ! stage sampling 150 "${pytest[@]}" "$kernel_tests"; then
+if ! stage sampling 150 "${pytest[@]}" "${beside[@]}" "$kernel_tests"; then
   for kernel in grid block tree partitioned; do
     stage "sampling_$kernel" 40 "${pytest[@]}" "$kernel_tests" -k "$kernel"
   done
 fi
-for section in scatters gathers; do
-  stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section"
+for section in scatters gathers searches; do
+  stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section" --seconds 35
 done
 stage bench_methods 150 "$python" -m benchmarks.cuda methods --seconds 135
-# Only the variants on the device; the CPU ones run in `make test`.
-stage ops 120 "${pytest[@]}" tests/ops -k cuda --ignore "$kernel_tests"
-stage memory 90 "${pytest[@]}" -s tests/gpu --ignore tests/gpu/test_server.py tests/server/memory
-# Servers on the device, six at a time: most of the time one starts, or waits for its client.
-libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, plyfile, pydantic_settings"
-libraries+=", starlette, structlog, uvicorn, yaml, pytest_asyncio, xdist, trustme, tritonclient.grpc"
-if ! wanted server || "$python" -c "import $libraries"; then
+# Only the variants on the device; the CPU ones run in `make test`. test_load.py asks for a
+# farpoint-ops that is installed.
+ops_tests=(tests/ops --ignore "$kernel_tests" --ignore tests/ops/test_load.py)
+stage ops 120 "${pytest[@]}" "${beside[@]}" "${ops_tests[@]}" -k "cuda and not aot_inductor"
+stage memory 90 "${pytest[@]}" tests/gpu/test_memory.py
+# What imports the server's libraries; without them the stages have the exit code 127.
+libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, plyfile, prometheus_client"
+libraries+=", pydantic_settings, safetensors, starlette, structlog, uvicorn, yaml"
+libraries+=", pytest_asyncio, xdist, trustme, tritonclient.grpc"
+if ! { wanted memory_server || wanted server; } || "$python" -c "import $libraries"; then
+  stage memory_server 90 "${pytest[@]}" -s tests/gpu/test_staging.py tests/server/memory
+  # Servers on the device, six at a time: most of the time one starts, or waits for its client.
   # An index out of range inside a program is an assertion of the device, which is lost.
   FARPOINT_TEST_DEVICE=cuda:0 stage server 150 "${pytest[@]}" -n 6 --dist loadfile -o timeout=100 \
     @tools/server_tests.txt -k "not (wrong_request and points3)"
 else
-  record server 127 0
+  for name in memory_server server; do
+    ! wanted "$name" || record "$name" 127 0
+  done
 fi
 if command -v compute-sanitizer > /dev/null; then
   # Without torch's cache every tensor is an allocation whose bounds are known. Torch itself asks
@@ -91,6 +101,8 @@ else
   record compute-sanitizer 127 0
 fi
 stage bench_batches 60 "$python" -m benchmarks.cuda batches --seconds 50
+# AOTInductor compiles with the machine's g++ for more than a minute.
+stage aot 150 "${pytest[@]}" "${ops_tests[@]}" -k "cuda and aot_inductor"
 
 echo "== results in benchmarks/results"
 ((${#failed[@]} == 0)) || { echo "gpu-check: failed: ${failed[*]}"; exit 1; }
