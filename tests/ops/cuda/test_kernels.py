@@ -341,7 +341,7 @@ def test_searches_of_large_clouds_go_through_an_index(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", [lattice, with_holes])
 @pytest.mark.parametrize(
     ("name", "queries", "rest"),
-    [("knn", 220, (20,)), ("ball_query", 250, (2.0, 8, 0.5)), ("nearest_sample", 600, ())],
+    [("knn", 220, (20,)), ("ball_query", 600, (2.0, 8, 0.5)), ("nearest_sample", 600, ())],
 )
 def test_searches_go_through_an_index_on_few_processors(
     name: str, queries: int, rest: tuple[float, ...], shape: Shape
