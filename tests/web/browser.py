@@ -133,7 +133,10 @@ class Page:
         shutil.rmtree(self.downloads, ignore_errors=True)
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
         # The name is there from the beginning, empty; what was written is moved onto it.
-        done = wait_until(lambda: [p for p in self.downloads.glob("*") if _complete(p)])
+        done = wait_until(
+            lambda: [p for p in self.downloads.glob("*") if _complete(p)],
+            lambda: f"{kind}: {[*self.downloads.glob('*')]}; message: {self.message()!r}",
+        )
         return bytes(done[0].read_bytes())
 
     def download_array(self, kind: str = "npy") -> np.ndarray:

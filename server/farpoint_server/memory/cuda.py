@@ -30,13 +30,12 @@ class CudaAllocator:
         self._heap = heap
         torch.cuda.set_per_process_memory_fraction(fraction, device)
 
-    def stats(self) -> Stats:
-        heap = self._heap.stats()
+    def stats(self, *, host: bool = True) -> Stats:
         return read_stats(
             torch.cuda.memory_stats_as_nested_dict(self._device),
-            torch.cuda.host_memory_stats_as_nested_dict(),
+            torch.cuda.host_memory_stats_as_nested_dict() if host else {},
             expandable=self._expandable,
-            heap_releasable=heap.releasable,
+            heap_releasable=self._heap.stats().releasable if host else 0,
         )
 
     def headroom(self) -> Headroom:

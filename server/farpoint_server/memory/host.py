@@ -124,7 +124,7 @@ class Heap:
         self._rest = 0
         self._measure_rest(used=0)
 
-    def stats(self) -> Stats:
+    def stats(self, *, host: bool = True) -> Stats:  # noqa: ARG002
         use = self._malloc.use()
         beyond = self._anonymous() - use.used - self._rest
         releasable = min(use.free, max(0, beyond))

@@ -128,14 +128,14 @@ class Budget:
 
     def batch_bytes(self) -> float:
         """Bytes that a divisible batch may take now."""
-        stats = self._allocator.stats()
+        stats = self._allocator.stats(host=False)
         return BATCH_SHARE * self._available(stats, self.headroom(stats))
 
     def fits_uncut(self, predicted: int) -> bool:
         """Whether a whole batch fits now without a flush of the cache."""
         if predicted < SMALL_BYTES:
             return True
-        stats = self._allocator.stats()
+        stats = self._allocator.stats(host=False)
         headroom = self.headroom(stats)
         most = min(
             self._uninterrupted(stats, headroom), BATCH_SHARE * self._available(stats, headroom)
@@ -150,13 +150,13 @@ class Budget:
         """
         if predicted < SMALL_BYTES:
             return True
-        stats = self._allocator.stats()
+        stats = self._allocator.stats(host=False)
         headroom = self.headroom(stats)
         if predicted > self._uninterrupted(stats, headroom):
             headroom = self.headroom(stats, max_age_s=0)
             if stats.releasable and predicted > headroom.free - self._reserve:
                 trim()
-                stats = self._allocator.stats()
+                stats = self._allocator.stats(host=False)
                 headroom = self.headroom(stats, max_age_s=0)
         return predicted <= max(stats.idle, self._available(stats, headroom))
 

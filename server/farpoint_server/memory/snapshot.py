@@ -55,8 +55,8 @@ class Allocator(Protocol):
     name: str
     """As torch names the device: "cpu", "cuda:0"."""
 
-    def stats(self) -> Stats:
-        """The counters now; cheap."""
+    def stats(self, *, host: bool = True) -> Stats:
+        """The counters now; those of host memory, which take longer, if `host`."""
 
     def headroom(self) -> Headroom:
         """Free bytes over all processes; a driver call, so not for every request."""

@@ -74,7 +74,7 @@ class FakeAllocator:
             raise RuntimeError("freed twice")
         block.used = False
 
-    def stats(self) -> Stats:
+    def stats(self, *, host: bool = True) -> Stats:  # noqa: ARG002
         allocated = sum(block.size for block in self.blocks if block.used)
         reserved = sum(block.size for block in self.blocks)
         return Stats(

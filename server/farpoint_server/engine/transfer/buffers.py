@@ -22,6 +22,11 @@ class Place:
     dtype: "np.dtype[Any]"
     shape: tuple[int, ...]
 
+    def view(self, memory: Array) -> Array:
+        """The array in these bytes."""
+        end = self.begin + math.prod(self.shape) * self.dtype.itemsize
+        return memory[self.begin : end].view(self.dtype).reshape(self.shape)
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -132,10 +132,9 @@ class Pipeline:
     def _stage(self, transfer: Transfer, inputs: Sequence[Sequence[Array]]) -> None:
         transfer.layout = lay_out(map(joined, inputs))
         transfer.source = self._buffers.take(transfer.layout.size)
-        for target, parts in zip(
-            self._views(transfer.source.memory, transfer), inputs, strict=True
-        ):
-            fill(self._device.array(target), parts)
+        memory = self._device.array(transfer.source.memory)
+        for place, parts in zip(transfer.layout.places, inputs, strict=True):
+            fill(place.view(memory), parts)
 
     def _upload(self, transfer: Transfer) -> None:
         assert transfer.source is not None
@@ -188,10 +187,8 @@ class Pipeline:
         assert transfer.target is not None
         transfer.done.synchronize()
         # Copied, since the buffer is reused and callers keep their answers.
-        return [
-            np.array(self._device.array(view))
-            for view in self._views(transfer.target.memory, transfer)
-        ]
+        memory = self._device.array(transfer.target.memory)
+        return [place.view(memory).copy() for place in transfer.layout.places]
 
     def _abort(self, transfer: Transfer) -> None:
         """Waits after a failed submission, because queued work still uses its memory."""
