@@ -130,14 +130,17 @@ class Page:
 
     def download(self, kind: str) -> bytes:
         """The file that a button downloads."""
-        shutil.rmtree(self.downloads, ignore_errors=True)
+        self.wait_for(f"!document.querySelector('[data-format={kind}]').disabled")
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
         # The name is there from the beginning, empty; what was written is moved onto it.
-        done = wait_until(
+        (done,) = wait_until(
             lambda: [p for p in self.downloads.glob("*") if _complete(p)],
             lambda: f"{kind}: {[*self.downloads.glob('*')]}; message: {self.message()!r}",
         )
-        return bytes(done[0].read_bytes())
+        content = done.read_bytes()
+        # Chromium loses a download now and then whose folder has just been removed.
+        done.unlink()
+        return content
 
     def download_array(self, kind: str = "npy") -> np.ndarray:
         return np.load(io.BytesIO(self.download(kind)))

@@ -18,10 +18,10 @@ from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int
 # Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
 # the number of threads, for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
-# The same for a GPU, estimated and not measured; measured batches correct it (scheduling/lane.py).
-# Launch and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest
-# cloud, since its samples follow one another and clouds do not.
-GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600
+# The same for an H100 in a virtual machine; measured batches correct it (scheduling/lane.py).
+# Threads, launches and events; 12 bytes a point, staged and copied; a sample of the longest cloud,
+# since its samples follow one another and clouds do not.
+GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 900_000, 5, 400
 # Both caching allocators round sizes up to this; a prediction is more than that by a margin.
 ROUNDING, MARGIN = 512, 1.25
 # Bytes per point: coordinates, distance to the samples, order in which a large cloud is searched.

@@ -110,8 +110,8 @@ async def test_one_cloud_goes_to_the_cpu_and_many_to_a_gpu(devices):
 
 
 async def test_what_waits_there_counts(devices):
-    """350 µs on the CPU and 730 on a GPU: two on the CPU take 700, and the third goes to a GPU."""
-    for expected in ([1, 0, 0], [2, 0, 0], [2, 1, 0], [2, 1, 1]):
+    """350 µs on the CPU, 1350 on a GPU: four on the CPU take 1400, so the fourth goes to a GPU."""
+    for expected in ([1, 0, 0], [2, 0, 0], [3, 0, 0], [3, 1, 0], [3, 1, 1]):
         await devices.submit(ONE)
         waiting = [batcher.waiting_requests for batcher in devices.batchers]
         assert [sum(each) for each in zip(devices.given, waiting, strict=True)] == expected
@@ -161,12 +161,12 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
 
 
 async def test_a_batch_that_is_late_keeps_others_away_before_it_counts_as_hung(devices, clock):
-    """350 µs were predicted. After 300 there are 50 to come; after 900 as many as it is late."""
+    """350 µs were predicted. After 300 there are 50 to come; after 1800 as many as it is late."""
     await devices.submit(ONE)
     clock.s = 300e-6
     assert devices.batchers[0].wait_ns == pytest.approx(50_000, rel=0.01)
-    clock.s = 900e-6
-    assert devices.batchers[0].wait_ns == pytest.approx(550_000, rel=0.01)
+    clock.s = 1800e-6
+    assert devices.batchers[0].wait_ns == pytest.approx(1_450_000, rel=0.01)
     await devices.submit(ONE)
     assert devices.given == [1, 1, 0]
 
