@@ -63,9 +63,8 @@ def test_a_stage_compiles_without_a_graph_break(device: torch.device, dynamic: b
         expected, actual = Stage()(xyz, features), compiled(xyz, features)
         torch.testing.assert_close(actual, expected)
         gradients = [torch.autograd.grad(o.square().sum(), features) for o in (actual, expected)]
-        torch.testing.assert_close(
-            *gradients, rtol=1e-5, atol=1e-5
-        )  # sums of atomics, in any order
+        # On a GPU they are sums of atomics, in any order.
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
     assert counter.frame_count == (1 if dynamic else len(SIZES))
 
 
