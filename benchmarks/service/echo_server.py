@@ -5,7 +5,7 @@
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
 Further arguments are flags of farpoint-server. Each prints HOST:PORT on standard output when it
-serves. A script of its own, so that the one of another checkout can serve that checkout's packages.
+serves.
 """
 
 import asyncio

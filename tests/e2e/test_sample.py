@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests.support.brute_force import covering_radius, furthest_points
-from tests.support.clouds import street_scan, ten_scans
 from tests.support.messages import array, sample_request, tensor
 
 from farpoint.v1 import sampling_pb2 as pb
@@ -14,18 +13,6 @@ RANDOM = np.random.default_rng(7)
 
 def random_cloud(points: int) -> np.ndarray:
     return RANDOM.normal(size=(points, 3)).astype(np.float32)
-
-
-def test_indices_of_a_street_scan_equal_brute_force(client):
-    scan = street_scan()[:, :3]
-    assert client.sample(scan, 128).indices.tolist() == furthest_points(scan, 128).tolist()
-
-
-def test_a_ragged_batch_has_each_cloud_sampled_by_itself(client):
-    scans = [scan[:, :3] for scan in ten_scans()]
-    counts = [1, 10, 40, 7, 3, 64, 2, 5, 80, 11]
-    for sample, scan, count in zip(client.sample(scans, counts), scans, counts, strict=True):
-        assert sample.indices.tolist() == furthest_points(scan, count).tolist()
 
 
 def test_a_raw_caller_gets_all_that_it_asks_for(stub):

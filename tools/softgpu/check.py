@@ -57,7 +57,7 @@ SERVER_TESTS = (
     "@tools/server_tests.txt",
     "-k",
     # Clouds that PTX would be executed for minutes on.
-    "not large_clouds and not street_scan and not sensor_faster and not slow_reader "
+    "not large_clouds and not sensor_faster and not slow_reader "
     "and not recorded_message and not in_pieces and not in_flight "
     # An index out of range inside a program is an assertion of the device, which is lost.
     "and not (wrong_request and points3)",

@@ -38,13 +38,6 @@ def test_json_lines_on_stdout(sample):
     assert {"x", "y", "z", "intensity", "distance"} <= set(lines[0])
 
 
-def test_rows_that_are_not_finite(sample, server, tmp_path):
-    source, output = cloud_file("office_kinect_part.pcd"), tmp_path / "a.ply"
-    assert sample(source, "-m", 5, "-o", output, "--nonfinite", "ignore").exit_code == 0
-    assert np.isfinite(read_cloud(output).points).all()
-    assert server.requests[0].nonfinite_policy == 2
-
-
 def test_failures_in_json_are_objects_like_the_rest(sample, tmp_path):
     (tmp_path / "empty.csv").touch()
     words = ["-m", 2, "-o", tmp_path / "out", "--json"]

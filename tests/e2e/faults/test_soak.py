@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 from benchmarks.soak import callers
 from benchmarks.soak.callers import Caller
 from benchmarks.soak.cases import Cases
-from benchmarks.soak.http import http_requests
 from benchmarks.soak.samples import sample_case
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally, judge_by_log
@@ -120,44 +118,6 @@ def test_an_answer_without_what_was_asked_for_is_wrong():
     assert not asked.is_right(right)
     right.distances.data, right.points.data = distances.tobytes(), b""
     assert not asked.is_right(right)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "outcome"),
-    [
-        (b"200 OK", RIGHT.SerializeToString(), "answered"),
-        (b"200 OK", WRONG.SerializeToString(), "wrong"),
-        (b"400 Bad Request", b"{}", "wrong"),
-        (b"429 Too Many Requests", b"{}", "refused"),
-        (b"", b"", "lost"),
-    ],
-)
-async def test_the_end_of_a_call_over_http_is_judged(status, body, outcome):
-    async def answer(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(len(CASE.request))
-        head = b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
-        writer.write(head + body if status else b"")
-        writer.close()
-
-    cases = replace(CASES, http=[http_requests(CASE)["connect"]])
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        steady, tally = SteadyServer(), Tally()
-        host, port = server.sockets[0].getsockname()
-        steady.http_address = f"{host}:{port}"
-        async with grpc.aio.insecure_channel("localhost:1") as channel:
-            caller = Caller(0, channel, cases, tally, steady)
-            await caller.call_http()
-            await caller.run(lambda: True)  # which closes its connection
-    assert dict(tally.counts) == {("http", outcome): 1}
-
-
-async def test_a_broken_request_that_is_answered_is_wrong():
-    async with caller_of(answer) as (caller, tally):
-        while tally.calls < 20:
-            await caller.call_broken()
-    # Encode, which this server does not have, is refused with another status than is due.
-    assert dict(tally.counts) == {("broken", "wrong"): 20}
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
-from tests.support.messages import details
 from tests.support.servers.server_process import DEVICE, RunningServer
 
 from farpoint.inference import open_inference_pb2 as pb
@@ -36,45 +34,12 @@ def inference(channel):
     return open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-def request(points, count):
-    made = pb.ModelInferRequest(model_name="fps", id="the-id")
-    made.inputs.add(name="points", datatype="FP32", shape=points.shape)
-    made.inputs.add(name="sample_count", datatype="INT64", shape=[1])
-    made.raw_input_contents.extend([points.tobytes(), np.int64(count).tobytes()])
-    return made
-
-
 def outputs(response):
     types = {"INT32": "<i4", "FP32": "<f4"}
     return {
         tensor.name: np.frombuffer(data, types[tensor.datatype]).reshape(tensor.shape)
         for tensor, data in zip(response.outputs, response.raw_output_contents, strict=True)
     }
-
-
-@pytest.mark.parametrize("points", [CLOUD, CLOUD[0]], ids=["batch", "one cloud"])
-def test_the_answer_is_that_of_the_sampling_service(inference, client, points):
-    response = inference.ModelInfer(request(points, 20))
-    answer, samples = outputs(response), client.sample(points, 20)
-    assert response.id == "the-id"
-    for name in ("indices", "distances"):
-        each = [getattr(sample, name) for sample in np.atleast_1d(samples)]
-        np.testing.assert_array_equal(answer[name].reshape(-1, 20), each)
-        assert answer[name].ndim == points.ndim - 1
-
-
-def test_errors_have_the_status_and_the_details_of_the_sampling_service(inference):
-    with pytest.raises(grpc.RpcError) as caught:
-        inference.ModelInfer(request(CLOUD, 301))
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    (bad_request,) = details(caught.value)
-    assert bad_request.field_violations[0].field == "inputs[sample_count][0]"
-    for wrong in ({"model_name": "resnet"}, {"model_version": "7"}):
-        made = request(CLOUD, 3)
-        made.MergeFrom(pb.ModelInferRequest(**wrong))
-        with pytest.raises(grpc.RpcError) as caught:
-            inference.ModelInfer(made)
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def encode_request(points, colors):

@@ -64,17 +64,6 @@ async def test_an_unknown_token_is_not_repeated(call):
     assert "not-a-token" not in text
 
 
-async def test_a_token_of_another_scope(call):
-    assert await refused(call, SAMPLING, f"Bearer {OPS}") == (
-        "PERMISSION_DENIED",
-        "the token of 'ops' lacks the scope 'sample'",
-    )
-    assert (await refused(call, "farpoint.v1.AdminService", f"Bearer {CAMERA}"))[0] == (
-        "PERMISSION_DENIED"
-    )
-    assert await call("farpoint.v1.AdminService", f"Bearer {OPS}") == bytes(5)
-
-
 async def test_a_message_without_a_token_is_not_even_received(call):
     too_long = 2 * LIMIT
     assert (await refused(call, SAMPLING, size=too_long))[0] == "UNAUTHENTICATED"
