@@ -60,7 +60,8 @@ def test_a_draining_server_refuses_new_calls_on_every_port_and_finishes_accepted
         server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 2 * len(CLOUD))
         server.signal(signal.SIGTERM)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert http.request("GET", "/healthz").status == 503
+        for path in ("/healthz", "/readyz"):
+            assert http.request("GET", path).status == 503
         assert not stock.ServerReady(pb.ServerReadyRequest()).ready
         assert not stock.ModelReady(pb.ModelReadyRequest(name="fps")).ready
         assert stock.ServerLive(pb.ServerLiveRequest()).live

@@ -7,7 +7,6 @@ import time
 import grpc
 import numpy as np
 import pytest
-from tests.e2e.conftest import MESSAGE_BYTES
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request, tensor
 
@@ -105,15 +104,6 @@ def test_a_sensor_faster_than_the_server_gets_its_latest_cloud_answered(start):
     assert (indices[0], indices[-1]) == (0, 99)
     assert len(indices) < 50
     assert all(answer.HasField("response") for answer in answers)
-
-
-def test_a_request_above_the_message_limit_is_sent_in_pieces(client, server):
-    big = RANDOM.normal(size=(MESSAGE_BYTES // 6, 3))
-    assert big.nbytes > 3 * MESSAGE_BYTES
-    sample = client.sample(big, 6)
-    assert sample.indices.tolist() == furthest_points((big - big[0]).astype("f4"), 6).tolist()
-    line = server.wait_for(lambda line: line.get("request_id") == sample.request_id)
-    assert line["method"] in ("SampleLarge", "GetServerInfo")
 
 
 HEAD = pb.SampleRequest(

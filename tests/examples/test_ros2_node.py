@@ -48,11 +48,6 @@ def no_warning(text: str) -> None:
     raise AssertionError(text)
 
 
-def numbered(message: Any, number: int) -> Any:
-    header = replace(message.header, frame_id=str(number))
-    return replace(message, header=header)
-
-
 def check_sampled(sampled: Any, message: Any, client: farpoint.Client) -> None:
     rows = client.sample(message, M, nonfinite="ignore").indices
     assert sampled.header == message.header
@@ -80,17 +75,6 @@ def test_every_field_of_the_chosen_points_is_intact_and_what_ros_would_send(exam
     assert {k: got[k] for k in got.keys() - different} == {
         k: expected[k] for k in expected.keys() - different
     }
-
-
-def test_messages_are_sampled_in_their_order(example, client):
-    first, second = recorded_messages()
-    messages = [numbered(message, i) for i, message in enumerate([first, second] * 5)]
-    sampled = list(example.sample_messages(client, messages, M, no_warning))
-    numbers = [int(message.header.frame_id) for message in sampled]
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1] == 9
-    for message in sampled:
-        check_sampled(message, messages[int(message.header.frame_id)], client)
 
 
 def test_a_small_message_passes_and_one_that_is_wrong_is_left_out(example, client):

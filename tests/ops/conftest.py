@@ -16,6 +16,14 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.param)
 
 
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    """The number of threads is afterwards what it was."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(params=["plain", "avx2", "avx512"])
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
     """An instruction set that the CPU kernels are limited to."""

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from farpoint_ops import (
 
 scatter_points = torch.ops.farpoint.scatter_points
 interpolate_scatter = torch.ops.farpoint.interpolate_scatter
-
-
-@pytest.fixture
-def restored_threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def ran_in_the_middle_of_an_op(cloud: torch.Tensor) -> bool:

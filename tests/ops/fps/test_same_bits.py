@@ -1,7 +1,5 @@
 """Every instruction set, tree depth and number of threads samples the same bits on the CPU."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from tests.support import reference
@@ -13,13 +11,7 @@ from farpoint_ops import farthest_point_sample
 
 THREADS = (2, 3, 7)
 cpu_simd = torch.ops.farpoint._cpu_simd
-
-
-@pytest.fixture(autouse=True)
-def restored_threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("restored_threads")
 
 
 def sampled(cloud: Tensor, m: int, threads: int, **options: object) -> tuple[Tensor, ...]:

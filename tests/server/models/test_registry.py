@@ -14,10 +14,9 @@ from farpoint_models.programs import Batching, Manifest, ProgramError, Role, Ten
 from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import ModelInput
-from farpoint_server.errors import InvalidRequestError, NotFoundError, OverloadedError, StartError
+from farpoint_server.errors import InvalidRequestError, OverloadedError, StartError
 from farpoint_server.models import loading as module
 from farpoint_server.models import trial
-from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import Registry
 from farpoint_server.models.trial import try_program
 from farpoint_server.transport.health import Health
@@ -82,15 +81,6 @@ async def test_a_model_is_ready_only_once_it_is_warm(registry, health, path, bef
     may_warm_up.set()
     assert await loading is registry.get("tiny")
     assert health.knows("tiny")
-
-
-async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, batcher, path):
-    model = await registry.load("tiny", path)
-    await registry.unload("tiny")
-    with pytest.raises(NotFoundError, match=r"\(none\), got 'tiny'"):
-        registry.get("tiny")
-    encoded = await batcher.run(EncodeWork(model.encoders, CLOUD), None)
-    assert encoded.result[0].counts.sum() == 50
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "fps", "../a"])

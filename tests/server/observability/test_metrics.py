@@ -7,14 +7,12 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.applications import Starlette
 from tests.support.rpc import METHOD, serving
 from tests.support.scheduling import until
-from tests.support.servers.asgi import ask
 
 from farpoint_server import errors
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
-from farpoint_server.observability.http import MergedMetrics, health_routes, metrics_route
+from farpoint_server.observability.http import MergedMetrics
 from farpoint_server.observability.metrics import (
     CallMetrics,
     Instruments,
@@ -176,42 +174,3 @@ def test_each_series_is_there_for_each_process_and_each_family_once():
     assert values["seconds_sum", one] == 1.5
     assert values["alone", one] == 5
     assert ("alone", zero) not in values
-
-
-@pytest.fixture
-def health():
-    return {"serving": True}
-
-
-@pytest.fixture
-def get(health):
-    registry = CollectorRegistry()
-    Counter("farpoint_test", "A test.", registry=registry).inc(3)
-
-    async def alone():
-        return None
-
-    async def serves():
-        return health["serving"]
-
-    app = Starlette(routes=[metrics_route(registry, alone), *health_routes(serves)])
-
-    async def get(path):
-        answer = await ask(app, path)
-        return answer.status, answer.body.decode()
-
-    return get
-
-
-async def test_metrics_are_what_prometheus_reads(get):
-    status, text = await get("/metrics")
-    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
-    assert status == 200
-    assert ("farpoint_test_total", 3.0) in [(sample.name, sample.value) for sample in samples]
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_health_follows_the_server(get, health, path):
-    assert await get(path) == (200, "SERVING\n")
-    health["serving"] = False
-    assert await get(path) == (503, "NOT_SERVING\n")

@@ -140,13 +140,3 @@ async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_not
         growing = admission.reserve(3, 30)
     with growing, pytest.raises(CallerShareError):
         growing.add(points, size)
-
-
-async def test_an_answer_counts_and_is_never_refused():
-    admission = make()
-    admission.add_response("a", 2000)
-    with pytest.raises(OverloadedError):
-        hold(admission, "b", 1, 1)
-    admission.remove("a", 0, 2000)
-    assert admission.bytes == 0
-    hold(admission, "b", 10, 1)

@@ -2,9 +2,8 @@
 
 import asyncio
 
-import pytest
 from grpc_health.v1 import health_pb2
-from tests.support.rpc import AbortError, CallContext
+from tests.support.rpc import CallContext
 
 from farpoint_server.transport.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
 
@@ -29,13 +28,6 @@ async def test_every_watcher_sees_every_change_also_after_another_left():
         health.set_all(serving=serving)
         expected = SERVING if serving else NOT_SERVING
         assert (await asyncio.wait_for(next_status, 30)).status == expected
-
-
-async def test_an_unknown_service_is_not_found():
-    context = CallContext()
-    with pytest.raises(AbortError):
-        await Health(["a"]).Check(ask("b"), context)
-    assert context.aborted[:2] == ("NOT_FOUND", "no service 'b'")
 
 
 async def test_all_are_serving_once_set_and_while_no_source_reports_trouble():
