@@ -94,8 +94,8 @@ class Server:
 
 
 @contextmanager
-def serving(*program: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A Python program that prints its address when it is ready; `variables` are its environment.
+def serving(*program: str) -> Iterator[Server]:
+    """A Python program that prints its address when it is ready.
 
     Raises:
         RuntimeError: it ends without.
@@ -104,7 +104,6 @@ def serving(*program: str, variables: Mapping[str, str] | None = None) -> Iterat
         [sys.executable, *program],
         stdout=subprocess.PIPE,
         text=True,
-        env=variables,
         start_new_session=True,
     )
     server = Server(process, process.stdout.readline().strip())
