@@ -137,11 +137,17 @@ class FakeDevice:
         self._host.add(tensor.memory)
         return tensor
 
-    def empty(self, size: int, stream: DeviceStream) -> FakeTensor:  # noqa: ARG002
-        self._ask("empty")
+    def upload(self, pinned: FakeTensor, size: int) -> FakeTensor:
+        self._ask("upload")
         if size > self.most_bytes:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
-        return self._memory(size, on_device=True)
+        memory = self._memory(size, on_device=True)
+        self._copy(memory, self.view(pinned, 0, pinned.dtype, (size,)), DeviceStream.UPLOAD)
+        return memory
+
+    def download(self, target: FakeTensor, source: FakeTensor) -> None:
+        self._ask("download")
+        self._copy(target, source, DeviceStream.DOWNLOAD)
 
     def view(
         self, memory: FakeTensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
@@ -158,24 +164,6 @@ class FakeDevice:
         if pinned.memory.copies:
             self._race("the host touched a buffer that a copy is at")
         return pinned.content
-
-    def copy(self, target: FakeTensor, source: FakeTensor, stream: DeviceStream) -> None:
-        self._ask("copy")
-        places = [self._weakly(target), self._weakly(source)]
-        for tensor in (target, source):
-            tensor.memory.copies += 1
-
-        def act() -> None:
-            to, of = (place() for place in places)
-            if of.memory.on_device and not of.memory.filled:
-                self._race("a copy read what was not computed yet")
-            to.content[...] = of.content
-            to.memory.filled = True
-            for tensor in (to, of):
-                tensor.memory.copies -= 1
-            self.log.append(stream.value)
-
-        self._give(stream, act)
 
     def call(self, kernel: Kernel, inputs: Sequence[FakeTensor]) -> Sequence[FakeTensor]:
         self._ask("call")
@@ -245,6 +233,23 @@ class FakeDevice:
     ) -> None:
         with self._changed:
             self._streams[stream].append(_Later(act, after))
+
+    def _copy(self, target: FakeTensor, source: FakeTensor, stream: DeviceStream) -> None:
+        places = [self._weakly(target), self._weakly(source)]
+        for tensor in (target, source):
+            tensor.memory.copies += 1
+
+        def act() -> None:
+            to, of = (place() for place in places)
+            if of.memory.on_device and not of.memory.filled:
+                self._race("a copy read what was not computed yet")
+            to.content[...] = of.content
+            to.memory.filled = True
+            for tensor in (to, of):
+                tensor.memory.copies -= 1
+            self.log.append(stream.value)
+
+        self._give(stream, act)
 
     def _memory(self, size: int, *, on_device: bool) -> FakeTensor:
         # Garbage, as memory that was used before.

@@ -59,10 +59,10 @@ class CudaDevice:
         with torch.cuda.device(self._device):  # else the first GPU would get a context too
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
-    def empty(self, size: int, stream: DeviceStream) -> Tensor:
-        """Device memory from the pool of `stream`."""
-        with torch.cuda.stream(self._streams[stream]):
-            return torch.empty(size, dtype=torch.uint8, device=self._device)
+    def upload(self, pinned: Tensor, size: int) -> Tensor:
+        """New device memory, to which an asynchronous copy of the first bytes is started."""
+        with torch.cuda.stream(self._streams[DeviceStream.UPLOAD]):
+            return pinned[:size].to(self._device, non_blocking=True)
 
     def view(
         self, memory: Tensor, begin: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]
@@ -79,9 +79,9 @@ class CudaDevice:
         """The host memory as an array; access it only while no copy uses it."""
         return pinned.numpy()
 
-    def copy(self, target: Tensor, source: Tensor, stream: DeviceStream) -> None:
-        """Starts an asynchronous copy between host and device."""
-        with torch.cuda.stream(self._streams[stream]):
+    def download(self, target: Tensor, source: Tensor) -> None:
+        """Starts an asynchronous copy to pinned memory."""
+        with torch.cuda.stream(self._streams[DeviceStream.DOWNLOAD]):
             target.copy_(source, non_blocking=True)
 
     def call(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:

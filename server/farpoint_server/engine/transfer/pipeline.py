@@ -19,7 +19,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -138,11 +137,8 @@ class Pipeline:
 
     def _upload(self, transfer: Transfer) -> None:
         assert transfer.source is not None
-        size = transfer.layout.size
-        memory = self._device.empty(size, DeviceStream.UPLOAD)
+        memory = self._device.upload(transfer.source.memory, transfer.layout.size)
         transfer.inputs = self._views(memory, transfer)
-        staged = self._device.view(transfer.source.memory, 0, np.dtype(np.uint8), (size,))
-        self._device.copy(memory, staged, DeviceStream.UPLOAD)
 
     def _launch(self, transfer: Transfer, kernel: Kernel) -> None:
         self._device.wait(DeviceStream.COMPUTE, self._device.record(DeviceStream.UPLOAD))
@@ -154,7 +150,7 @@ class Pipeline:
         transfer.target = self._buffers.take(transfer.layout.size)
         targets = self._views(transfer.target.memory, transfer)
         for target, output in zip(targets, transfer.outputs, strict=True):
-            self._device.copy(target, output, DeviceStream.DOWNLOAD)
+            self._device.download(target, output)
         transfer.done = self._device.record(DeviceStream.DOWNLOAD)
 
     def _views(self, memory: Tensor, transfer: Transfer) -> list[Tensor]:
