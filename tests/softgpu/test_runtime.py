@@ -71,9 +71,10 @@ def test_the_benchmarks_of_gpu_check_run_up_to_their_timing(run, tmp_path):
     ended = run(
         f"""
         import pathlib, sys
-        from benchmarks.cuda import __main__ as bench, gather_scatter, timing
+        from benchmarks.cuda import __main__ as bench, gather_scatter, searches, timing
         bench.RESULTS = pathlib.Path({str(tmp_path)!r})
         bench.SIZES, bench.BATCHED, bench.BATCHES = [(600, 20)], [(300, 20)], [2]
+        searches.SIZES = [(2, 300, 20)]
         gather_scatter.COPIED, gather_scatter.BATCH, gather_scatter.POINTS = 1000, 2, 300
         gather_scatter.CHANNELS, gather_scatter.SAMPLES = 3, 8
         gather_scatter.SCATTERS = [
@@ -86,5 +87,5 @@ def test_the_benchmarks_of_gpu_check_run_up_to_their_timing(run, tmp_path):
         PROCESSORS=4,
     )
     assert ended.status == 0, ended.output
-    for section in ("gathers", "scatters", "batches", "methods"):
+    for section in ("gathers", "scatters", "batches", "methods", "searches"):
         assert f"{section}: {tmp_path}" in ended.output
