@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 import farpoint_ops
-from benchmarks.common.point_sets import cube, lidar
+from benchmarks.common.point_sets import POINT_SETS, lidar
 from benchmarks.common.report import RESULTS, describe, shown
 from benchmarks.cuda import gather_scatter, peers, searches
-from benchmarks.cuda.timing import step_microseconds
+from benchmarks.cuda.timing import clouds, in_time, step_microseconds
 
 Rows = Iterable[dict[str, Any]]
 # (points, samples), one cloud; those with a target first.
@@ -35,35 +35,29 @@ MOST_LIDAR_POINTS = 1 << 18  # casting more rays takes longer than measuring
 METHODS = ("auto", "block", "grid", "tree", "partitioned")
 
 
-def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
-    return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
-
-
 def methods(until: float) -> Rows:
     """One cloud of every size and shape by each kernel, "auto" the choice of fps/dispatch.cu."""
-    for n, m in SIZES:
-        for shape in (lidar, cube) if n <= MOST_LIDAR_POINTS else (cube,):
-            if time.monotonic() > until:
-                print(f"left out: {shape.__name__} {n} -> {m}, the time is up")
-                continue
-            xyz, found = clouds(shape, n, 1), {}
-            for method in METHODS:
-                forced = partial(torch.ops.farpoint._cuda_fps, method=method)
-                try:
-                    found[method] = step_microseconds(forced, xyz, m)
-                except ValueError as error:  # not a kernel for this size
-                    print(f"{method}: left out, {error}")
-            row = {"shape": shape.__name__, "points": n, "samples": m, "methods": found}
-            yield shown(row)
+    cases = [
+        (shape, n, m)
+        for n, m in SIZES
+        for shape in (("lidar", "cube") if n <= MOST_LIDAR_POINTS else ("cube",))
+    ]
+    for shape, n, m in in_time(cases, until):
+        xyz, found = clouds(POINT_SETS[shape], n, 1), {}
+        for method in METHODS:
+            forced = partial(torch.ops.farpoint._cuda_fps, method=method)
+            try:
+                found[method] = step_microseconds(forced, xyz, m)
+            except ValueError as error:  # not a kernel for this size
+                print(f"{method}: left out, {error}")
+        yield shown({"shape": shape, "points": n, "samples": m, "methods": found})
 
 
 def batches(until: float) -> Rows:
-    for n, m in BATCHED:
-        for b in BATCHES:
-            if time.monotonic() < until:
-                xyz = clouds(lidar, n, b)
-                timed = step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)
-                yield shown({"batch": b, "points": n, "samples": m, "timed": timed})
+    cases = [(b, n, m) for n, m in BATCHED for b in BATCHES]
+    for b, n, m in in_time(cases, until):
+        timed = step_microseconds(farpoint_ops.farthest_point_sample, clouds(lidar, n, b), m)
+        yield shown({"batch": b, "points": n, "samples": m, "timed": timed})
 
 
 def device() -> dict[str, Any]:

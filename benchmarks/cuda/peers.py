@@ -5,20 +5,17 @@ the number of samples to rows of (B, m), beginning with row 0.
 """
 
 import runpy
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import farpoint_ops
 from benchmarks.common.point_sets import lidar
 from benchmarks.common.report import shown
-from benchmarks.cuda.timing import step_microseconds
+from benchmarks.cuda.timing import Sampler, clouds, in_time, step_microseconds
 
-Sampler = Callable[[Tensor, int], Tensor]
 # (clouds, points, samples)
 SIZES = [
     *((1, 1024, 256), (1, 4096, 1024), (1, 16384, 4096), (1, 65536, 16384)),
@@ -43,10 +40,7 @@ def _timed(sampler: Sampler, xyz: Tensor, m: int) -> dict[str, Any]:
 
 
 def peers(samplers: dict[str, Sampler], until: float) -> Iterator[dict[str, Any]]:
-    for b, n, m in SIZES:
-        if time.monotonic() > until:
-            print(f"left out: {b} x {n} -> {m}, the time is up")
-            continue
-        xyz = torch.from_numpy(lidar(n)).cuda().expand(b, -1, -1).contiguous()
+    for b, n, m in in_time(SIZES, until):
+        xyz = clouds(lidar, n, b)
         found = {name: _timed(sampler, xyz, m) for name, sampler in samplers.items()}
         yield shown({"batch": b, "points": n, "samples": m, "samplers": found})

@@ -1,6 +1,5 @@
 """Benchmarks of CUDA searches against torch's `cdist` and `topk`, which hold all distances."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from torch import Tensor
 import farpoint_ops
 from benchmarks.common.point_sets import lidar
 from benchmarks.common.report import shown
-from benchmarks.cuda.timing import Call, timed
+from benchmarks.cuda.timing import Call, clouds, in_time, timed
 
 # (clouds, points, queries): points in random order
 SIZES = [
@@ -40,11 +39,8 @@ def _milliseconds(xyz: Tensor, queries: Tensor) -> dict[str, float]:
 
 
 def searches(until: float) -> Iterator[dict[str, Any]]:
-    for b, n, m in SIZES:
-        if time.monotonic() > until:
-            print(f"left out: {b} x {n}, {m} queries, the time is up")
-            continue
-        xyz = torch.from_numpy(lidar(n)).cuda().expand(b, -1, -1).contiguous()
+    for b, n, m in in_time(SIZES, until):
+        xyz = clouds(lidar, n, b)
         queries = xyz[:, torch.randperm(n, device="cuda")[:m]].contiguous()
         ms = _milliseconds(xyz, queries)
         yield shown({"batch": b, "points": n, "queries": m, "k": NEIGHBORS, "ms": ms})

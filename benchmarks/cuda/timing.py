@@ -1,14 +1,29 @@
-"""GPU timing with CUDA events: warm, synchronized, medians."""
+"""GPU timing with CUDA events: warm, synchronized, medians. What is timed, while time is left."""
 
 import statistics
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import torch
 
 SLOWEST_SECONDS = 0.1  # of one timed call
 Call = Callable[[], Any]
 Sampler = Callable[[torch.Tensor, int], Any]
+Case = TypeVar("Case")
+
+
+def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
+    return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
+
+
+def in_time(cases: Iterable[Case], until: float) -> Iterator[Case]:
+    """The cases that begin before `until`, and a line for each of the others."""
+    for case in cases:
+        if time.monotonic() <= until:
+            yield case
+        else:
+            print(f"left out: {case}, the time is up")
 
 
 def seconds(call: Call, rounds: int) -> float:

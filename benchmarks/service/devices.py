@@ -4,12 +4,11 @@ python -m benchmarks.service.devices [--device cuda:0] [--seconds 1]
 """
 
 import argparse
-from statistics import median
 from typing import Any
 
 from benchmarks.common.point_sets import lidar
 from benchmarks.common.report import describe, heading, shown, table, write
-from benchmarks.service.load import SAMPLE, Contender, load, once, request
+from benchmarks.service.load import SAMPLE, Contender, load, medians, once, request
 from benchmarks.service.processes import Server, serving_farpoint
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -38,10 +37,7 @@ def measured(
         for name, contender in contenders.items():
             turns[name].append(load(contender, callers, seconds))
     case = {"points": points, "samples": samples, "callers": callers}
-    return [
-        shown({**case, "device": name, **{key: median(t[key] for t in found) for key in found[0]}})
-        for name, found in turns.items()
-    ]
+    return [shown({**case, "device": name, **medians(found)}) for name, found in turns.items()]
 
 
 def main() -> None:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from benchmarks.common.report import Row, describe, heading, shown, table, write
 from benchmarks.service.contenders import PROGRAMS, Peer, free_port
 from benchmarks.service.environments import FOLDER, PeerError, peer_versions, python_of
-from benchmarks.service.load import Contender, load, once
+from benchmarks.service.load import Contender, load, medians, once
 from benchmarks.service.processes import Server, running
 
 START_SECONDS = 90
@@ -147,7 +146,7 @@ def rounds_of(
                 measured[contender.name] += figures
     whole = {name: each for name, each in measured.items() if len(each) == effort.rounds}
     return [
-        {"server": c.name, "at": concurrency, **_medians(whole[c.name])}
+        {"server": c.name, "at": concurrency, **medians(whole[c.name])}
         for c in contenders
         if c.name in whole
     ]
@@ -160,10 +159,6 @@ def _turn(contender: Contender, ships: Fleet, concurrency: int, seconds: float) 
     except Exception as error:
         _leave_out(contender, ships, RuntimeError(f"{concurrency} calls at a time: {error!r}"))
         return []
-
-
-def _medians(rows: Sequence[Row]) -> Row:
-    return {key: median(row[key] for row in rows) for key in rows[0]}
 
 
 def _leave_out(contender: Contender, ships: Fleet, error: Exception) -> None:

@@ -151,6 +151,11 @@ async def _load(contender: Contender, concurrency: int, seconds: float) -> dict[
     }
 
 
+def medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of several turns of `load`."""
+    return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+
+
 def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
     """p50 and p99."""
     ordered = sorted(seconds)

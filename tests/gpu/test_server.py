@@ -4,15 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from tests.support.brute_force import furthest_points
-from tests.support.servers import server_process
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.on_devices import Start, sample_all, starting
 
 import farpoint
 from farpoint_ops import farthest_point_sample_ragged
@@ -20,36 +18,21 @@ from farpoint_ops import farthest_point_sample_ragged
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 RANDOM = np.random.default_rng(5)
-CLOUDS = [RANDOM.random((n, 3), np.float32) for n in (40, 300, 700, 1100)]
-EXPECTED = [furthest_points(cloud, 12).tolist() for cloud in CLOUDS]
 # Freed by other threads after a trim; the buffers of the burst take ten times as much.
 REST_BYTES = 4 << 20
 LARGE = ((1024, 64), (16_384, 4096), (120_000, 4096), (200_000, 16_384))
 CALLERS = 48
-Start = Callable[..., RunningServer]
 
 
 @pytest.fixture
 def start(monkeypatch) -> Iterator[Start]:
-    """Starts servers with flags and devices."""
-    servers = []
-
-    def start(*flags: str, device: str = "cuda:0") -> RunningServer:
-        monkeypatch.setattr(server_process, "DEVICE", device)
-        servers.append(RunningServer(*flags))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.process.kill()
-        server.wait()
+    with starting(monkeypatch) as start:
+        yield start
 
 
-def sample_all(address: str, times: int = 1) -> None:
+def sample_all_at(address: str, times: int = 1) -> None:
     with farpoint.Client(address, timeout=60) as client:
-        for _ in range(times):
-            for cloud, expected in zip(CLOUDS, EXPECTED, strict=True):
-                assert client.sample(cloud, 12).indices.tolist() == expected
+        sample_all(client, times)
 
 
 def on_the_cpu(cloud: np.ndarray, samples: int) -> np.ndarray:
@@ -83,14 +66,14 @@ def test_large_clouds_of_many_callers_are_sampled_as_on_a_cpu(start, device):
 def test_engines_of_a_cpu_and_a_gpu_answer_alike(start):
     server = start(device="cpu,cuda:0")
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: sample_all(server.address, 3), range(6)))
+        list(pool.map(lambda _: sample_all_at(server.address, 3), range(6)))
     assert server.stop() == 0
 
 
 def test_two_processes_share_a_device(start):
     server = start("--processes", "2")
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: sample_all(server.address), range(6)))
+        list(pool.map(lambda _: sample_all_at(server.address), range(6)))
     assert server.stop() == 0
 
 

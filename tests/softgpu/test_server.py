@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from tests.softgpu.conftest import PYTHON
 from tests.support.brute_force import furthest_points
 from tests.support.messages import array, sample_request
-from tests.support.servers import server_process
+from tests.support.servers.on_devices import CLOUDS, EXPECTED, Start, sample_all, starting
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
@@ -25,10 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 RANDOM = np.random.default_rng(5)
-CLOUDS = [RANDOM.random((n, 3), np.float32) for n in (40, 300, 700, 1100)]
-EXPECTED = [furthest_points(cloud, 12).tolist() for cloud in CLOUDS]
 DEVICE_LOST_STATUS = 3
-Start = Callable[..., RunningServer]
 
 
 @pytest.fixture
@@ -44,27 +41,16 @@ def findings(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(monkeypatch, control, findings) -> Iterator[Start]:
     """Starts servers with flags, a device and settings of the runtime."""
-    servers = []
+    with starting(monkeypatch) as start_on:
 
-    def start(*flags: str, device: str = "cuda:0", **settings: object) -> RunningServer:
-        monkeypatch.setattr(server_process, "DEVICE", device)
-        monkeypatch.setenv("SOFTGPU_CONTROL", str(control))
-        monkeypatch.setenv("SOFTGPU_LOG", str(findings))
-        for name, value in settings.items():
-            monkeypatch.setenv(f"SOFTGPU_{name}", str(value))
-        servers.append(RunningServer(*flags))
-        return servers[-1]
+        def start(*flags: str, device: str = "cuda:0", **settings: object) -> RunningServer:
+            monkeypatch.setenv("SOFTGPU_CONTROL", str(control))
+            monkeypatch.setenv("SOFTGPU_LOG", str(findings))
+            for name, value in settings.items():
+                monkeypatch.setenv(f"SOFTGPU_{name}", str(value))
+            return start_on(*flags, device=device)
 
-    yield start
-    for server in servers:
-        server.process.kill()
-        server.wait()
-
-
-def sample_all(client: farpoint.Client, times: int = 1) -> None:
-    for _ in range(times):
-        for cloud, expected in zip(CLOUDS, EXPECTED, strict=True):
-            assert client.sample(cloud, 12).indices.tolist() == expected
+        yield start
 
 
 def test_a_lost_device_ends_the_server_with_its_own_status(start, control, findings):
