@@ -20,7 +20,7 @@ from farpoint_server.engine.devices import available_cores, describe_missing_cod
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
-from farpoint_server.engine.types import Answer, Batch, Clouds, Work
+from farpoint_server.engine.types import Answer, Batch, Clouds, InlineWork
 from farpoint_server.errors import (
     RETRY_MS,
     DeviceFailedError,
@@ -200,7 +200,7 @@ class Engine:
             return thread.call(partial(self._cores.run, run))
         return self._run_in_pipeline(batch, self.pipeline)
 
-    def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
+    def run_inline_if_idle(self, work: InlineWork[Answer]) -> Answer | None:
         """Runs small work at once on the event loop; None if it must wait.
 
         Work that fails here is left to `run`, which handles the error.

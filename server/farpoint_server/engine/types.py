@@ -169,7 +169,23 @@ class Batch(SliceableBatch, Protocol[Answer]):
         """Cancels the request at `index` if it is still possible."""
 
 
-class Work(Protocol[Answer]):
+class InlineWork(Protocol[Answer]):
+    """One request that may be small enough for the event loop."""
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+
+    @property
+    def cost_ns(self) -> int:
+        """Predicted nanoseconds on a CPU."""
+
+    @staticmethod
+    def batch(requests: Sequence[Any]) -> Batch[Answer]:
+        """A batch of requests with the same key, or of the only one."""
+
+
+class Work(InlineWork[Answer], Protocol[Answer]):
     """One request as the scheduler sees it."""
 
     @property
@@ -181,20 +197,8 @@ class Work(Protocol[Answer]):
         """Requests with the same key share the correction of their predicted time."""
 
     @property
-    def point_count(self) -> int:
-        """Points of all clouds."""
-
-    @property
-    def cost_ns(self) -> int:
-        """Predicted nanoseconds on a CPU."""
-
-    @property
     def gpu_cost_ns(self) -> int:
         """Predicted nanoseconds on an idle GPU, including copies."""
-
-    @staticmethod
-    def batch(requests: Sequence[Any]) -> Batch[Answer]:
-        """A batch of requests with the same key, or of the only one."""
 
 
 @dataclass(frozen=True)

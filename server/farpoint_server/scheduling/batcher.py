@@ -15,7 +15,7 @@ import structlog
 
 from farpoint_server import request_context
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Answer, Outcome, Work
+from farpoint_server.engine.types import Answer, InlineWork, Outcome, Work
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeadlineTooCloseError,
@@ -134,21 +134,33 @@ class Batcher:
             EngineHungError: the engine does not answer.
             DeviceFailedError: the device no longer works.
         """
-        short, engine = self._short, self._short.engine
-        is_small = work.cost_ns <= engine.inline_ns and not short.queue.count
-        if is_small and (timeout_s is None or timeout_s > 0):
-            if self._watchdog.late[0]:
-                raise EngineHungError(HUNG)
-            begun = self._clock()
-            answer = engine.run_inline_if_idle(work)
-            if answer is not None:
-                self._metrics.requests(1)
-                self._metrics.device_requests(1)
-                self._metrics.points(work.point_count)
-                seconds = self._clock() - begun
-                self._metrics.seconds(seconds)
-                return Outcome(answer, 0.0, seconds * 1e3)
+        if timeout_s is None or timeout_s > 0:
+            outcome = self.run_inline(work)
+            if outcome is not None:
+                return outcome
         return await self._enqueue(work, timeout_s)
+
+    def run_inline(self, work: InlineWork[Answer]) -> Outcome[Answer] | None:
+        """Runs small work at once if the engine is idle; None for other work.
+
+        Raises:
+            EngineHungError: the engine does not answer.
+        """
+        engine = self._short.engine
+        if work.cost_ns > engine.inline_ns or self._short.queue.count:
+            return None
+        if self._watchdog.late[0]:
+            raise EngineHungError(HUNG)
+        begun = self._clock()
+        answer = engine.run_inline_if_idle(work)
+        if answer is None:
+            return None
+        self._metrics.requests(1)
+        self._metrics.device_requests(1)
+        self._metrics.points(work.point_count)
+        seconds = self._clock() - begun
+        self._metrics.seconds(seconds)
+        return Outcome(answer, 0.0, seconds * 1e3)
 
     @property
     def wait_ns(self) -> int:

@@ -1,0 +1,82 @@
+"""Small Sample requests, answered in C++ from message to message."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from farpoint_ops._load import LIBRARIES
+from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.engine.sample import POINT_NS, SAMPLE_NS, sample_bytes
+
+
+class _Request(ctypes.Structure):
+    """As farpoint_sample_request in csrc/cpu/kernels/messages/sample_request.h."""
+
+    _fields_ = (
+        ("points", ctypes.c_int64),
+        ("samples", ctypes.c_int64),
+        ("start", ctypes.c_int64),
+        ("data", ctypes.c_int64),
+        ("response_bytes", ctypes.c_int64),
+        ("return_points", ctypes.c_int32),
+        ("return_distances", ctypes.c_int32),
+    )
+
+
+# PyDLL keeps the interpreter's lock: after half a millisecond without it, the event loop could wait
+# ten times as long to get it back from another thread.
+_library = ctypes.PyDLL(str(LIBRARIES / "libfarpoint_cpu.so"))
+_read = _library.farpoint_read_sample_request
+_read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Request))
+_answer = _library.farpoint_answer_sample_request
+_answer.argtypes = (
+    *(ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double),
+    *(ctypes.c_char_p, ctypes.POINTER(ctypes.c_double)),
+)
+_answer.restype = ctypes.c_int64
+
+
+class SmallSample:
+    """Work that reads a SampleRequest and is its SampleResponse, for the event loop.
+
+    Python's objects for the parts of a request cost more than the samples of a small cloud.
+    """
+
+    __slots__ = ("_arrived", "_raw", "_request", "cost_ns", "point_count", "samples")
+
+    def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
+        self._raw, self._request, self._arrived = raw, request, arrived
+        self.point_count, self.samples = int(request.points), int(request.samples)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
+
+    @staticmethod
+    def read(raw: bytes, limits: RequestLimits, arrived: float) -> "SmallSample | None":
+        """The work of a message that arrived at a moment of time.monotonic.
+
+        None if it is not one finite cloud of float32 to be sampled by distance alone, or is wrong.
+        """
+        request = _Request()
+        if not _read(raw, len(raw), request):
+            return None
+        if request.points > limits.points or len(raw) > limits.message_bytes:
+            return None
+        return SmallSample(raw, request, arrived)
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Maximum bytes in memory, without the message."""
+        return sample_bytes(self.point_count, 1, self.samples)
+
+    @staticmethod
+    def batch(requests: "Sequence[SmallSample]") -> Any:
+        """The only request itself."""
+        return requests[0]
+
+    def run(self, *_: object) -> list[bytes]:
+        """The serialized response, computed on the calling thread; raises MemoryError."""
+        response = ctypes.create_string_buffer(self._request.response_bytes)
+        compute_s = ctypes.c_double()
+        size = _answer(self._raw, self._request, self._arrived, response, compute_s)
+        if not size:
+            raise MemoryError
+        return [response.raw[:size]]
