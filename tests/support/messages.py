@@ -1,6 +1,7 @@
 """Requests and answers as raw messages, without the client's help."""
 
 import os
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,6 +51,25 @@ def details(error: grpc.RpcError) -> list[Any]:
 
 
 KINDS = (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+
+
+def mutated(seed: bytes, chance: random.Random) -> bytes:
+    """Bytes changed, cut out, doubled or appended, a few times."""
+    data = bytearray(seed)
+    for _ in range(chance.randrange(4)):
+        at, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+        kind = chance.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] = chance.randrange(256)
+        elif kind == 1:
+            del data[at : min(end, at + 9)]
+        elif kind == 2:
+            data[at:at] = data[at : min(end, at + 40)]
+        elif kind == 3:
+            data[at:at] = chance.randbytes(chance.randrange(6))
+        elif kind == 4:
+            del data[at:]
+    return bytes(data)
 
 
 def varint(value: int) -> bytes:

@@ -42,6 +42,9 @@ class CallContext:
     def peer(self) -> str:
         return self._peer
 
+    def time_remaining(self) -> None:
+        """No deadline."""
+
     def invocation_metadata(self) -> Any:
         return self._metadata
 

@@ -8,6 +8,9 @@ from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import POINT_NS, SAMPLE_NS, sample_bytes
 
+# Of a message: most besides the points, and each point.
+HEAD_BYTES, POINT_BYTES = 512, 12
+
 
 class _Request(ctypes.Structure):
     """As farpoint_sample_request in csrc/cpu/kernels/messages/sample_request.h."""
@@ -29,10 +32,7 @@ _library = ctypes.PyDLL(str(LIBRARIES / "libfarpoint_cpu.so"))
 _read = _library.farpoint_read_sample_request
 _read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Request))
 _answer = _library.farpoint_answer_sample_request
-_answer.argtypes = (
-    *(ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double),
-    *(ctypes.c_char_p, ctypes.POINTER(ctypes.c_double)),
-)
+_answer.argtypes = (ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double, ctypes.c_char_p)
 _answer.restype = ctypes.c_int64
 
 
@@ -50,17 +50,21 @@ class SmallSample:
         self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
 
     @staticmethod
-    def read(raw: bytes, limits: RequestLimits, arrived: float) -> "SmallSample | None":
+    def read(
+        raw: bytes, limits: RequestLimits, most_ns: int, arrived: float
+    ) -> "SmallSample | None":
         """The work of a message that arrived at a moment of time.monotonic.
 
-        None if it is not one finite cloud of float32 to be sampled by distance alone, or is wrong.
+        None if it may take more than `most_ns`, is not of one finite cloud of float32 to be sampled
+        by distance alone, or is wrong.
         """
-        request = _Request()
-        if not _read(raw, len(raw), request):
+        size, request = len(raw), _Request()
+        if (size - HEAD_BYTES) * POINT_NS > POINT_BYTES * most_ns or not _read(raw, size, request):
             return None
-        if request.points > limits.points or len(raw) > limits.message_bytes:
+        if request.points > limits.points or size > limits.message_bytes:
             return None
-        return SmallSample(raw, request, arrived)
+        work = SmallSample(raw, request, arrived)
+        return work if work.cost_ns <= most_ns else None
 
     @property
     def predicted_bytes(self) -> int:
@@ -75,8 +79,7 @@ class SmallSample:
     def run(self, *_: object) -> list[bytes]:
         """The serialized response, computed on the calling thread; raises MemoryError."""
         response = ctypes.create_string_buffer(self._request.response_bytes)
-        compute_s = ctypes.c_double()
-        size = _answer(self._raw, self._request, self._arrived, response, compute_s)
+        size = _answer(self._raw, self._request, self._arrived, response)
         if not size:
             raise MemoryError
         return [response.raw[:size]]

@@ -30,7 +30,7 @@ from farpoint_server.codec.small_sample import SmallSample
 from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.methods import method_bytes
-from farpoint_server.engine.sample import POINT_NS, sample_bytes
+from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.scheduling.batcher import Batcher, Scheduler
@@ -279,10 +279,9 @@ class Pipeline:
     regions: Regions = field(default_factory=Regions)
 
     @cached_property
-    def _small_bytes(self) -> int:
-        """Bytes of a message that may be work for the event loop; -1 with several devices."""
-        is_alone = isinstance(self.batcher, Batcher)
-        return self.engines[0].inline_ns // POINT_NS * 12 + 512 if is_alone else -1
+    def _inline(self) -> Batcher | None:
+        """Runs small work on the event loop; None with several devices."""
+        return self.batcher if isinstance(self.batcher, Batcher) else None
 
     @cached_property
     def is_bounded(self) -> bool:
@@ -305,13 +304,13 @@ class Pipeline:
 
     def _answer_small(self, raw: bytes, arrived: float) -> bytes | None:
         """The response to a small common request, if the engine is idle."""
-        if len(raw) > self._small_bytes:
+        if (batcher := self._inline) is None:
             return None
-        work = SmallSample.read(raw, self.limits, arrived)
+        work = SmallSample.read(raw, self.limits, self.engines[0].inline_ns, arrived)
         if work is None:
             return None
         with self.admission.reserve(work.point_count, len(raw)):
-            outcome = self.batcher.run_inline(work)
+            outcome: Outcome[bytes] | None = batcher.run_inline(work)
         if outcome is None:
             return None
         fields = request_context.current().fields

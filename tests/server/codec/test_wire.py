@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError, Message
-from tests.support.messages import FUZZ_INPUTS, field
+from tests.support.messages import FUZZ_INPUTS, field, mutated
 
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
@@ -70,25 +70,6 @@ SEEDS = [
 @pytest.fixture
 def split_everything(monkeypatch):
     monkeypatch.setattr(wire, "SPLIT_BYTES", 0)
-
-
-def mutated(seed: bytes, chance: random.Random) -> bytes:
-    """Bytes changed, cut out, doubled or appended, a few times."""
-    data = bytearray(seed)
-    for _ in range(chance.randrange(4)):
-        at, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
-        kind = chance.randrange(5)
-        if kind == 0 and at < len(data):
-            data[at] = chance.randrange(256)
-        elif kind == 1:
-            del data[at : min(end, at + 9)]
-        elif kind == 2:
-            data[at:at] = data[at : min(end, at + 40)]
-        elif kind == 3:
-            data[at:at] = chance.randbytes(chance.randrange(6))
-        elif kind == 4:
-            del data[at:]
-    return bytes(data)
 
 
 def parsed(kind: type[Message], raw: bytes) -> Message | None:

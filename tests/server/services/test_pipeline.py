@@ -1,5 +1,7 @@
 """The steps of a sampling request: validated before it is admitted, converted where it is cheap."""
 
+import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -7,28 +9,35 @@ import numpy as np
 import pytest
 import torch
 from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.rpc import CallContext
+from tests.support.scheduling import until
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
+from farpoint_server import request_context
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Outcome, Samples
-from farpoint_server.errors import TooLargeError
+from farpoint_server.errors import OverloadedError, TooLargeError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
+from farpoint_server.request_context import RequestContext
+from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
     Pipeline,
+    Receiver,
     SampleCall,
 )
 from farpoint_server.transport.admission import Admission
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
 LARGE = INLINE_FLOAT32_BYTES // 12 + 1
+CLOUD = np.random.default_rng(0).random((500, 3), np.float32)
 
 
 class FirstRows:
@@ -37,6 +46,18 @@ class FirstRows:
     async def run(self, work, timeout_s):  # noqa: ARG002
         rows = np.arange(work.clouds.sample_counts.sum(), dtype=np.int32)
         return Outcome(Samples(rows, np.zeros(len(rows), np.float32)), 0, 0)
+
+
+class Queued:
+    """Counts the work that a batcher gets with `run`."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self.count, self._run = 0, batcher.run
+        batcher.run = self
+
+    async def __call__(self, work, timeout_s):
+        self.count += 1
+        return await self._run(work, timeout_s)
 
 
 def message(points: int, samples: int, cloud: np.ndarray | None = None, **fields) -> SampleMessage:
@@ -92,3 +113,43 @@ async def test_only_what_takes_long_leaves_the_event_loop(points, samples, field
         data = await pipeline(1 << 20, threads).run(call, None)
     assert threads.count == elsewhere
     assert len(pb.SampleResponse.FromString(data).indices.data) == 4 * samples
+
+
+async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_engine():
+    engine = Engine(torch.device("cpu"), 1)
+    await engine.start()
+    batcher = Batcher(engine, 1 << 20)
+    batcher.start()
+    queued = Queued(batcher)
+    admission = Admission(5000, max_bytes=1 << 30, retry_ms=1)
+    service = Pipeline(LIMITS, admission, Receiver(1), batcher, [engine], None)
+
+    async def sample(**fields) -> list[int]:
+        request_context.variable.set(RequestContext({}))
+        context = CallContext(message(500, 3, CLOUD, **fields).request.SerializeToString())
+        answer = pb.SampleResponse.FromString(await service.sample(None, context))
+        return np.frombuffer(answer.indices.data, "<i4").tolist()
+
+    try:
+        small = await sample()
+        assert queued.count == 0
+        fields = request_context.current().fields
+        assert fields.pop("compute_ms") > 0
+        assert fields == {"points": 500, "clouds": 1, "samples": 3, "queue_ms": 0}
+        assert admission.points == 0
+        assert await sample(return_checksums=True) == small, "a request that Python answers"
+        assert queued.count == 1
+        turn = threading.Event()
+        busy = asyncio.ensure_future(engine.call(turn.wait))
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(sample())
+        await until(lambda: queued.count == 2)
+        turn.set()
+        assert await waiting == small
+        await busy
+        admission.max_points = 499
+        with pytest.raises(OverloadedError, match="at most 499"):
+            await sample()
+    finally:
+        await batcher.stop()
+        engine.stop()

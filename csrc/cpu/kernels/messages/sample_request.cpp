@@ -3,7 +3,6 @@
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
-#include <new>
 #include <vector>
 
 #include "cpu/kernels/finite.h"
@@ -75,10 +74,17 @@ bool read_points(Reader tensor, const uint8_t* message, farpoint_sample_request&
     const uint64_t field = tensor.varint();
     if (!once(field)) return false;
     switch (field) {
-      case tag(1, kVarint): type = tensor.varint(); break;
-      case tag(2, kBytes): tensor.numbers({&points, &columns}); break;
-      case tag(3, kBytes): data = tensor.bytes(); break;
-      default: return false;
+      case tag(1, kVarint):
+        type = tensor.varint();
+        break;
+      case tag(2, kBytes):
+        tensor.numbers({&points, &columns});
+        break;
+      case tag(3, kBytes):
+        data = tensor.bytes();
+        break;
+      default:
+        return false;
     }
   }
   const auto size = static_cast<uint64_t>(data.end - data.at);
@@ -107,14 +113,29 @@ bool read(const uint8_t* message, int64_t size, farpoint_sample_request& request
       case tag(1, kBytes):
         if (!read_points(reader.bytes(), message, request)) return false;
         break;
-      case tag(2, kBytes): reader.numbers({&length}); break;
-      case tag(3, kBytes): reader.numbers({&samples}); break;
-      case tag(4, kBytes): reader.numbers({&start}); break;
-      case tag(5, kVarint): method = reader.varint(); break;
-      case tag(6, kVarint): policy = reader.varint(); break;
-      case tag(8, kVarint): points = reader.varint(); break;
-      case tag(9, kVarint): distances = reader.varint(); break;
-      default: return false;
+      case tag(2, kBytes):
+        reader.numbers({&length});
+        break;
+      case tag(3, kBytes):
+        reader.numbers({&samples});
+        break;
+      case tag(4, kBytes):
+        reader.numbers({&start});
+        break;
+      case tag(5, kVarint):
+        method = reader.varint();
+        break;
+      case tag(6, kVarint):
+        policy = reader.varint();
+        break;
+      case tag(8, kVarint):
+        points = reader.varint();
+        break;
+      case tag(9, kVarint):
+        distances = reader.varint();
+        break;
+      default:
+        return false;
     }
   }
   const auto n = static_cast<uint64_t>(request.points);
@@ -176,17 +197,17 @@ double now() {
 }
 
 int64_t answer(const uint8_t* message, const farpoint_sample_request& request, double arrived,
-               uint8_t* response, double& compute_s) {
+               uint8_t* response) {
   const int64_t n = request.points, m = request.samples;
   std::vector<float> xyz(3 * n), distances(request.return_distances ? m : 0);
   std::vector<int32_t> rows(m);
   std::memcpy(xyz.data(), message + request.data, 12 * n);
-  FpsTask task = {xyz.data(), n,           3,
-                  false,      false,       m,
+  FpsTask task = {xyz.data(),    n,           3,
+                  false,         false,       m,
                   request.start, rows.data(), distances.empty() ? nullptr : distances.data()};
   const double begun = now();
   furthest_point_sample(&task, 1, 1);
-  compute_s = now() - begun;
+  const double compute_s = now() - begun;
   Writer writer = {response};
   writer.tensor(1, kInt32, m, false, rows.data());
   if (request.return_points) {
@@ -214,11 +235,10 @@ extern "C" int32_t farpoint_read_sample_request(const uint8_t* message, int64_t 
 
 extern "C" int64_t farpoint_answer_sample_request(const uint8_t* message,
                                                   const farpoint_sample_request* request,
-                                                  double arrived, uint8_t* response,
-                                                  double* compute_s) {
+                                                  double arrived, uint8_t* response) {
   try {
-    return farpoint::cpu::answer(message, *request, arrived, response, *compute_s);
-  } catch (const std::bad_alloc&) {
+    return farpoint::cpu::answer(message, *request, arrived, response);
+  } catch (...) {  // the server tries again, and says what is wrong
     return 0;
   }
 }

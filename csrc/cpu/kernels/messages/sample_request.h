@@ -13,7 +13,7 @@ struct farpoint_sample_request {
   int64_t points;
   int64_t samples;
   int64_t start;
-  int64_t data;  // offset of the coordinates in the message
+  int64_t data;            // offset of the coordinates in the message
   int64_t response_bytes;  // at most
   int32_t return_points;
   int32_t return_distances;
@@ -27,11 +27,10 @@ int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size,
 //
 // message, request: of farpoint_read_sample_request.
 // arrived: of the call, in seconds of CLOCK_MONOTONIC.
-// compute_s: is set to the seconds of the kernel.
 //
-// Returns the size of the response; 0 without memory.
+// Returns the size of the response; 0 if it failed.
 int64_t farpoint_answer_sample_request(const uint8_t* message,
                                        const farpoint_sample_request* request, double arrived,
-                                       uint8_t* response, double* compute_s);
+                                       uint8_t* response);
 }
 #pragma GCC visibility pop
