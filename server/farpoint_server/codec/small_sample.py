@@ -82,4 +82,4 @@ class SmallSample:
         size = _answer(self._raw, self._request, self._arrived, response)
         if not size:
             raise MemoryError
-        return [response.raw[:size]]
+        return [ctypes.string_at(response, size)]

@@ -145,7 +145,8 @@ bool read(const uint8_t* message, int64_t size, farpoint_sample_request& request
   request.start = static_cast<int64_t>(start);
   request.return_points = points != 0;
   request.return_distances = distances != 0;
-  request.response_bytes = 20 * request.samples + 256;
+  // In pages, since ctypes makes a type for each size of buffer.
+  request.response_bytes = (20 * request.samples + 256 + 4095) / 4096 * 4096;
   return all_finite(message + request.data, 3 * request.points);
 }
 
