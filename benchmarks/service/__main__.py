@@ -3,7 +3,7 @@
     python -m benchmarks.service [--quick] [--peers none]
 
 Prints a table and writes benchmarks/results/service.json. Two modes: echo, which carries
-a cloud and samples nothing, and sampling of 16 384 points.
+a cloud and samples nothing, and sampling, where bare gRPC calls the ops itself.
 Each peer is installed in a virtual environment of its own below build/peers, which takes
 minutes the first time; one that does not install, start or answer rightly is left out, and the
 results say why. Every contender runs in each round; the figures are medians of the rounds.
@@ -24,8 +24,8 @@ from benchmarks.service.load import Contender
 from benchmarks.service.processes import ECHO_SERVER, Server, serving, serving_farpoint
 
 SIZES = (1024, 16_384, 120_000)
-SAMPLED = 16_384
-FULL, QUICK = Effort(3, 0.8), Effort(1, 0.15, (1, 64), (1024,))
+SAMPLED = ((1024, 64), (16_384, 1024), (16_384, 4096))
+FULL, QUICK = Effort(3, 0.8), Effort(1, 0.15, (1, 64))
 
 
 def echo(peers: tuple[Peer, ...], report: Report) -> Fleet:
@@ -43,16 +43,20 @@ def echo(peers: tuple[Peer, ...], report: Report) -> Fleet:
     return ships
 
 
-def sampling(peers: tuple[Peer, ...], effort: Effort, report: Report) -> Fleet:
+def sampling(peers: tuple[Peer, ...], report: Report) -> Fleet:
     """Real kernels, ours and fpsample's."""
-    cloud = lidar(SAMPLED)
-    with serving_farpoint() as ours, fleet({"farpoint": ours}, peers, _probe) as ships:
-        for count in effort.counts:
+    with (
+        serving(ECHO_SERVER, "bare") as bare,
+        serving_farpoint() as ours,
+        fleet({"bare": bare, "farpoint": ours}, peers, _probe) as ships,
+    ):
+        for points, count in SAMPLED:
+            cloud = lidar(points)
             others = [
                 peer_samples(p, ships.servers[n], cloud, count) for n, p in ships.peers.items()
             ]
-            contenders = right([own_samples(ours, cloud, count), *others], ships)
-            where = {"mode": "sample", "points": SAMPLED, "samples": count}
+            contenders = right([*own_samples(bare, ours, cloud, count), *others], ships)
+            where = {"mode": "sample", "points": points, "samples": count}
             report.measure(contenders, ships, where)
     return ships
 
@@ -66,7 +70,7 @@ def main() -> None:
     effort = QUICK if options.quick else FULL
     report = Report(effort)
     echoing, samplers = (ECHO_PEERS, FPS_PEERS) if options.peers == "all" else ((), ())
-    fleets = [echo(echoing, report), sampling(samplers, effort, report)]
+    fleets = [echo(echoing, report), sampling(samplers, report)]
     report.publish("service", options, (*echoing, *samplers), fleets)
 
 

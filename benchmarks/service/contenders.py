@@ -144,6 +144,10 @@ def own_echoes(bare: Server, ours: Server, cloud: np.ndarray) -> list[Contender]
     ]
 
 
-def own_samples(ours: Server, cloud: np.ndarray, count: int) -> Contender:
-    check = farthest_points(cloud, count, samples_of)
-    return Contender("farpoint", ours, SAMPLE, request(cloud, count), check)
+def own_samples(bare: Server, ours: Server, cloud: np.ndarray, count: int) -> list[Contender]:
+    """The same op on a service written by hand and on ours."""
+    check, data = farthest_points(cloud, count, samples_of), request(cloud, count)
+    return [
+        Contender("bare, farpoint_ops", bare, "/bare.Echo/Sample", data, check),
+        Contender("farpoint", ours, SAMPLE, data, check),
+    ]

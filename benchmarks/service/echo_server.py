@@ -1,6 +1,6 @@
 """Echo servers, bare gRPC and farpoint-server without kernels: the floor for benchmarks.service.
 
-    python benchmarks/service/echo_server.py bare       gRPC alone, and the messages of protobuf
+    python benchmarks/service/echo_server.py bare       gRPC, the messages of protobuf and the ops
     python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
@@ -18,6 +18,7 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -27,11 +28,24 @@ async def _echo(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
 
 
 async def bare() -> None:
-    """The method Protobuf of the service bare.Echo."""
-    handler = grpc.unary_unary_rpc_method_handler(
-        _echo, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
-    )
-    methods = {"Protobuf": handler}
+    """The methods Protobuf and Sample of the service bare.Echo."""
+    import torch
+
+    from farpoint_ops import farthest_point_sample
+
+    async def sample(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
+        data = bytearray(request.points.data)
+        cloud = torch.frombuffer(data, dtype=torch.float32).view(1, -1, 3)
+        rows = farthest_point_sample(cloud, request.sample_counts[0])[0].numpy()
+        data_type = tensor_pb2.DATA_TYPE_INT32
+        tensor = tensor_pb2.Tensor(data_type=data_type, shape=rows.shape, data=rows.tobytes())
+        return pb.SampleResponse(indices=tensor)
+
+    codec = pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
+    methods = {
+        name: grpc.unary_unary_rpc_method_handler(method, *codec)
+        for name, method in (("Protobuf", _echo), ("Sample", sample))
+    }
     server = grpc.aio.server(options=UNLIMITED)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Echo", methods),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -43,6 +57,7 @@ async def bare() -> None:
 def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
     from farpoint_server import __main__ as command
+    from farpoint_server.codec.small_sample import SmallSample
     from farpoint_server.engine import sample
     from farpoint_server.engine.types import Samples
     from farpoint_server.memory import host
@@ -59,6 +74,7 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         sample.launch = first_rows
+        SmallSample.read = lambda *_: None  # its kernel is not in Python
     os.environ.setdefault("FARPOINT_DEVICE", "cpu")
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
     # Before this script starts a thread, as the command does: each may make an arena of malloc's.

@@ -31,12 +31,11 @@ Probe = Callable[[Peer, Server], Contender]
 
 @dataclass(frozen=True)
 class Effort:
-    """Repeats, seconds, callers and sample counts of a measurement."""
+    """Repeats, seconds and callers of a measurement."""
 
     rounds: int
     seconds: float
     concurrency: tuple[int, ...] = (1, 16, 64)
-    counts: tuple[int, ...] = (1024, 4096)
 
 
 @dataclass

@@ -78,14 +78,25 @@ def test_the_times_are_of_this_call():
     assert 7000 <= timings.server_ms < 1000 * (time.monotonic() - arrived)
 
 
+def shaped(*shape: int) -> pb.SampleRequest:
+    """A request whose points have 48 bytes."""
+    points = tensor_pb2.Tensor(data_type=1, shape=shape, data=bytes(48))
+    return pb.SampleRequest(points=points, sample_counts=[1])
+
+
 NAN = np.array([[0, 0, 0], [0, np.nan, 0], [1, 1, 1]], np.float32)
 LEFT = {
     "nothing": pb.SampleRequest(),
     "no samples": pb.SampleRequest(points=tensor(cloud(4))),
     "NaN": sample_request(NAN, 1),
+    "NaN at the end": sample_request(NAN.ravel()[[0, 1, 2, 3, 5, 4]].reshape(2, 3), 1),
     "infinity": sample_request(np.full((2, 3), np.inf, "f4"), 1, nonfinite_policy=2),
     "float64": sample_request(cloud(4).astype(np.float64), 1),
     "two columns": sample_request(cloud(4)[:, :2], 1),
+    "two columns in the bytes of three": shaped(4, 2),
+    "more bytes than points": shaped(3, 3),
+    "fewer bytes than points": shaped(5, 3),
+    "three dimensions": shaped(4, 3, 1),
     "one dimension": sample_request(cloud(4).ravel(), 1),
     "no points": sample_request(cloud(0), 1),
     "zero samples": sample_request(cloud(4), 0),
@@ -161,7 +172,16 @@ def test_damaged_messages_are_left_to_python_or_answered_as_by_python():
 
 def test_a_message_may_end_anywhere():
     whole = sample_request(cloud(8), 3, lengths=[8], return_points=True).SerializeToString()
-    assert [end for end in range(len(whole) + 1) if is_answered(whole[:end])] == [
-        len(whole) - 2,
-        len(whole),
-    ]
+    ends = [end for end in range(len(whole) + 1) if is_answered(whole[:end])]
+    assert ends == [len(whole) - 2, len(whole)], "without the last field, and whole"
+    points = pb.SampleRequest(points=tensor(cloud(8))).SerializeToString()
+    counts = pb.SampleRequest(sample_counts=[3]).SerializeToString()
+    ends = [end for end in range(len(points) + 1) if is_answered(counts + points[:end])]
+    assert ends == [len(points)]
+
+
+def test_every_number_but_zero_is_true():
+    raw = sample_request(cloud(4), 2).SerializeToString()
+    for field in (b"\x40", b"\x48"):
+        for value in (b"\0", b"\1", b"\2", b"\x80\x80\1"):
+            assert is_answered(raw + field + value)
