@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.support.messages import FUZZ_INPUTS, mutated, sample_request, tensor
+from tests.support.messages import FUZZ_INPUTS, field, mutated, sample_request, tensor
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -182,6 +182,14 @@ def test_a_message_may_end_anywhere():
 
 def test_every_number_but_zero_is_true():
     raw = sample_request(cloud(4), 2).SerializeToString()
-    for field in (b"\x40", b"\x48"):
+    for tag in (b"\x40", b"\x48"):
         for value in (b"\0", b"\1", b"\2", b"\x80\x80\1"):
-            assert is_answered(raw + field + value)
+            assert is_answered(raw + tag + value)
+
+
+@pytest.mark.parametrize(("shape", "answered"), [((4, 3), True), ((4, 3, 1), False)])
+def test_fields_may_come_in_any_order(shape, answered):
+    counts = pb.SampleRequest(sample_counts=[2]).SerializeToString()
+    data = tensor_pb2.Tensor(data=bytes(48)).SerializeToString()
+    rest = tensor_pb2.Tensor(data_type=1, shape=shape).SerializeToString()
+    assert is_answered(counts + field(1, data + rest)) is answered
