@@ -106,6 +106,7 @@ LEFT = {
     "two starts": sample_request(cloud(4), 1, start_indices=[0, 0]),
     "two counts": sample_request(cloud(4), [1, 1]),
     "two clouds": sample_request(cloud(4), 1, lengths=[2, 2]),
+    "a length of zero": sample_request(cloud(4), 1, lengths=[0]),
     "another length": sample_request(cloud(4), 1, lengths=[3]),
     "random rows": sample_request(cloud(4), 1, method=3),
     "an unknown policy": sample_request(cloud(4), 1, nonfinite_policy=3),

@@ -104,7 +104,9 @@ bool all_finite(const uint8_t* data, int64_t count) {
 }
 
 bool read(const uint8_t* message, int64_t size, farpoint_sample_request& request) {
-  uint64_t length = 0, samples = 0, start = 0, method = 0, policy = 0, points = 0, distances = 0;
+  constexpr uint64_t kNotGiven = ~uint64_t{0};
+  uint64_t length = kNotGiven, samples = 0, start = 0;
+  uint64_t method = 0, policy = 0, points = 0, distances = 0;
   Reader reader = {message, message + size};
   for (Once once; reader.more();) {
     const uint64_t field = reader.varint();
@@ -140,7 +142,7 @@ bool read(const uint8_t* message, int64_t size, farpoint_sample_request& request
   }
   const auto n = static_cast<uint64_t>(request.points);
   if (reader.odd || n == 0 || samples < 1 || samples > n || start >= n) return false;
-  if ((length != 0 && length != n) || method > 1 || policy > 2) return false;
+  if ((length != kNotGiven && length != n) || method > 1 || policy > 2) return false;
   request.samples = static_cast<int64_t>(samples);
   request.start = static_cast<int64_t>(start);
   request.return_points = points != 0;
