@@ -171,6 +171,26 @@ def test_damaged_messages_are_left_to_python_or_answered_as_by_python():
     assert FUZZ_INPUTS // 20 < answered < FUZZ_INPUTS - FUZZ_INPUTS // 20
 
 
+def test_any_numbers_are_left_to_python_or_answered_as_by_python():
+    chance = random.Random(8)
+    answered = 0
+    for _ in range(FUZZ_INPUTS):
+        n = chance.randrange(6)
+        some = [[], [], [n], [n], [0], [1], [n - 1], [n + 1], [-1], [1, 1]]
+        sent = pb.SampleRequest(
+            points=tensor(cloud(n)),
+            lengths=chance.choice(some),
+            sample_counts=chance.choice(some),
+            start_indices=chance.choice(some),
+            method=chance.choice([0, 0, 1, 1, 3, 4]),
+            nonfinite_policy=chance.choice([0, 1, 2, 3]),
+            return_points=chance.random() < 0.5,
+            return_distances=chance.random() < 0.5,
+        )
+        answered += is_answered(sent.SerializeToString())
+    assert answered > FUZZ_INPUTS // 50
+
+
 def test_a_message_may_end_anywhere():
     whole = sample_request(cloud(8), 3, lengths=[8], return_points=True).SerializeToString()
     ends = [end for end in range(len(whole) + 1) if is_answered(whole[:end])]
