@@ -120,7 +120,7 @@ class Compute:
 def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     everything = devices.resolve_all(settings.device)
     gpus = [device for device in everything if device.type == "cuda"]
-    own = slot.own_gpus(gpus)
+    own = slot.own(gpus)
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
     cpus = sum(device.type == "cpu" for device in chosen)

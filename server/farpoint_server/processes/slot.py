@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from farpoint_server.config.network import split_host_port
 from farpoint_server.config.settings import Settings
 
 # Not FARPOINT_..., since it is not a setting.
@@ -45,30 +46,35 @@ class ProcessSlot:
         """Indices of the other processes."""
         return [index for index in range(self.count) if index != self.index]
 
-    def own_gpus(self, gpus: Sequence[T], index: int | None = None) -> Sequence[T]:
-        """The GPUs of a process, this one by default; they are assigned in turn.
+    def own(self, items: Sequence[T], index: int | None = None) -> Sequence[T]:
+        """The GPUs or ports of a process, this one by default; they are assigned in turn.
 
-        With more processes than GPUs several share one.
+        With more processes than items several share one.
         """
         index = self.index if index is None else index
-        return gpus[index :: self.count] or [gpus[index % len(gpus)]] if gpus else []
+        return items[index :: self.count] or [items[index % len(items)]] if items else []
 
     def sharers(self, gpu: T, gpus: Sequence[T]) -> int:
         """Processes that use a GPU."""
-        return sum(gpu in self.own_gpus(gpus, index) for index in range(self.count))
+        return sum(gpu in self.own(gpus, index) for index in range(self.count))
 
 
-def share(settings: Settings, count: int) -> Settings:
-    """Settings of each of `count` processes.
+def share(settings: Settings, slot: ProcessSlot) -> Settings:
+    """Settings of one of several processes.
 
     Limits of memory are divided: points and bytes in flight, and messages received at a time; but
     one request of the largest size stays possible. Memory and threads of devices are divided in
     `Compute`. Limits of calls and connections hold for each process, since the kernel distributes
-    connections at random.
+    the connections of a shared port at random. Ports of gRPC are assigned in turn.
     """
+    count = slot.count
     if count == 1:
         return settings
+    own = slot.own([*dict.fromkeys(map(_port, settings.listen))])
+    foreign = {address for address in settings.listen if _port(address) not in own}
     divided = {
+        "listen": tuple(a for a in settings.listen if a not in foreign),
+        "admin_listen": tuple(a for a in settings.admin_listen if a not in foreign),
         "processes": count,
         "max_points_in_flight": max(
             settings.max_points_in_flight // count, settings.max_request_points
@@ -79,6 +85,10 @@ def share(settings: Settings, count: int) -> Settings:
         "receive_turns": max(settings.receive_turns // count, 1),
     }
     return settings.model_copy(update=divided)
+
+
+def _port(address: str) -> int:
+    return split_host_port(address)[1]
 
 
 def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:

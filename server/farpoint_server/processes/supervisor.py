@@ -45,7 +45,7 @@ class Supervisor:
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self._count = count = ports.settings.process_count
-        self._settings = share(ports.settings, count)
+        self._settings = ports.settings
         self._ports, self._merger, self._folder, self._limits = ports, merger, folder, limits
         self._children = [Child(index, limits) for index in range(count)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
@@ -86,7 +86,12 @@ class Supervisor:
             await child.ready.wait()
         fields = [child.fields for child in self._children]
         names = dict.fromkeys(str(each["device"]) for each in fields)
-        log.info("ready", **{**fields[0], "device": ", ".join(names)}, processes=self._count)
+        bound = {
+            key: [*dict.fromkeys(address for each in fields for address in each[key])]
+            for key in ("addresses", "admin_addresses")
+        }
+        line = {**fields[0], **bound, "device": ", ".join(names)}
+        log.info("ready", **line, processes=self._count)
 
     async def _keep(self, index: int) -> int:
         """Keeps one process running; returns the exit status that counts."""
@@ -117,7 +122,8 @@ class Supervisor:
         try:
             slot = ProcessSlot(child.index, self._count, self._folder)
             log_descriptor, may_begin = self._merger.open(), self._may_begin.wait
-            return await child.run(slot, self._settings, log_descriptor, may_begin)
+            settings = share(self._settings, slot)
+            return await child.run(slot, settings, log_descriptor, may_begin)
         except OSError as error:  # of memory, processes or descriptors
             log.error("process not started", process=child.index, reason=str(error))
             return 1

@@ -30,7 +30,7 @@ from farpoint_server.processes.slot import (
 )
 def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
     places = [ProcessSlot(index, processes) for index in range(processes)]
-    assert ["".join(slot.own_gpus(gpus)) for slot in places] == expected
+    assert ["".join(slot.own(gpus)) for slot in places] == expected
     for gpu in gpus:
         shared = sum(gpu in own for own in expected)
         assert {slot.sharers(gpu, gpus) for slot in places} == {shared}
@@ -52,12 +52,21 @@ def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
         max_message_bytes=1 << 16,
         receive_turns=16,
     )
-    half, fourth = share(whole, 2), share(whole, 4)
+    half, fourth = share(whole, ProcessSlot(0, 2)), share(whole, ProcessSlot(3, 4))
     assert (half.max_points_in_flight, fourth.max_points_in_flight) == (2000, 1500)
     assert (half.max_bytes_in_flight, fourth.max_bytes_in_flight) == (1 << 19, 1 << 18)
-    assert (half.receive_turns, share(whole, 64).receive_turns) == (8, 1)
+    assert (half.receive_turns, share(whole, ProcessSlot(0, 64)).receive_turns) == (8, 1)
     assert half.max_connections == whole.max_connections
-    assert share(whole, 1) is whole
+    assert share(whole, ProcessSlot()) is whole
+
+
+def test_ports_are_dealt_out_in_turns_each_with_its_administration():
+    """Addresses of one port stay together."""
+    whole = Settings(listen="a:1,127.0.0.1:2,b:1", admin_listen="127.0.0.1:2,127.0.0.1:9")
+    first, second, third = (share(whole, ProcessSlot(index, 3)) for index in range(3))
+    assert (first.listen, first.admin_listen) == (("a:1", "b:1"), ("127.0.0.1:9",))
+    assert (second.listen, second.admin_listen) == (("127.0.0.1:2",), whole.admin_listen)
+    assert third == first
 
 
 def test_a_process_reads_its_slot_and_settings_once(tmp_path, monkeypatch):

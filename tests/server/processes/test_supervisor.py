@@ -25,7 +25,8 @@ from farpoint_server.processes.supervisor import (
 
 PROGRAM = """
 import json, os, pathlib, select, signal, socket, sys, time
-index, _, _, link, _ = json.loads(os.environ["_FARPOINT_PROCESS"])["slot"]
+passed = json.loads(os.environ["_FARPOINT_PROCESS"])
+index, _, _, link, _ = passed["slot"]
 folder = pathlib.Path(sys.argv[1])
 starts = folder / f"starts-{index}"
 starts.open("a").write("+")
@@ -46,7 +47,9 @@ while not select.select([link], [], [], 0.05)[0]:
     send(event="beat", serving=False)
 end = 1 if act == "unanswered" else 0
 signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os._exit(end))
-send(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
+first = passed["settings"]["listen"][:1]
+fields = {"device": "cpu", "address": f"of {index}", "addresses": first, "admin_addresses": ["a"]}
+send(event="ready", fields=fields, pid=os.getpid())
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 while act != "frozen":
@@ -77,7 +80,10 @@ def run(tmp_path, monkeypatch):
         merger = LogMerger(sys.stderr.fileno())
         ports = Ports(
             Settings(
-                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=0.5
+                listen=[f"127.0.0.{index}:0" for index in range(1, len(acts) + 1)],
+                processes=len(acts),
+                drain_grace_s=0,
+                drain_timeout_s=0.5,
             )
         )
         with capture_logs() as log:
@@ -107,6 +113,8 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
     async with run("serve", "serve", "last") as (running, log):
         (ready,) = await wait_for(log, "ready")
         assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
+        hosts = [address.rpartition(":")[0] for address in ready["addresses"]]
+        assert (hosts, ready["admin_addresses"]) == (["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["a"])
         pids = [line["pid"] for line in await wait_for(log, "process ready", 3)]
         assert [os.getsid(pid) for pid in pids] == pids  # Ctrl-C in a terminal reaches none
         os.kill(os.getpid(), signal.SIGTERM)
