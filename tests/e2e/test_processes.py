@@ -94,6 +94,28 @@ def test_connections_are_dealt_out_and_metrics_and_health_are_of_all_processes(s
     assert probe(server, "/readyz") == probe(server, "/healthz") == b"SERVING\n"
 
 
+def test_a_client_of_a_port_for_each_process_calls_all_alike():
+    with RunningServer("--processes", "2", "--listen", "127.0.0.2:0") as server:
+
+        def served() -> list[int]:
+            lines = [line["process"] for line in server.log if line.get("method") == "Sample"]
+            return [lines.count(0), lines.count(1)]
+
+        addresses = server.ready["addresses"]
+        assert [address.rpartition(":")[0] for address in addresses] == ["127.0.0.1", "127.0.0.2"]
+        with farpoint.Client(",".join(addresses)) as client:
+            calls = 0
+            while not all(served()):  # until both connections are up
+                client.sample(SMALL, 9)
+                calls += 1
+            wait_until(lambda: sum(served()) == calls, served)
+            before = served()
+            for _ in range(20):
+                client.sample(SMALL, 9)
+            wait_until(lambda: sum(served()) == calls + 20, served)
+        assert [now - then for now, then in zip(served(), before, strict=True)] == [10, 10]
+
+
 def test_administration_reaches_all_processes(server):
     with connections(server) as channels:
         stub = admin_pb2_grpc.AdminServiceStub(channels[0])
