@@ -309,8 +309,8 @@ class Pipeline:
         work = SmallSample.read(raw, self.limits, self.engines[0].inline_ns, arrived)
         if work is None:
             return None
-        with self.admission.reserve(work.point_count, len(raw)):
-            outcome: Outcome[bytes] | None = batcher.run_inline(work)
+        # Not reserved at admission: until it is answered, no other request is looked at.
+        outcome: Outcome[bytes] | None = batcher.run_inline(work)
         if outcome is None:
             return None
         fields = request_context.current().fields

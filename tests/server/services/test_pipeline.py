@@ -136,7 +136,6 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
         fields = request_context.current().fields
         assert fields.pop("compute_ms") > 0
         assert fields == {"points": 500, "clouds": 1, "samples": 3, "queue_ms": 0}
-        assert admission.points == 0
         assert await sample(return_checksums=True) == small, "a request that Python answers"
         assert queued.count == 1
         turn = threading.Event()
@@ -147,8 +146,7 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
         turn.set()
         assert await waiting == small
         await busy
-        admission.max_points = 499
-        with pytest.raises(OverloadedError, match="at most 499"):
+        with admission.reserve(5000, 1), pytest.raises(OverloadedError, match="at most 5000"):
             await sample()
     finally:
         await batcher.stop()
