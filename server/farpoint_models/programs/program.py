@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from farpoint_models.programs.archive import open_archive
 from farpoint_models.programs.graph import check_fits, fold
 from farpoint_models.programs.manifest import Manifest, ProgramError
+from farpoint_models.programs.pointwise import use_products
 
 Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
 
@@ -36,7 +37,7 @@ class Program:
             from torch.export.passes import move_to_device_pass
 
             moved = move_to_device_pass(moved, device)
-        return as_flat(moved)
+        return as_flat(moved, device)
 
 
 def load_program(path: Path) -> Program:
@@ -58,9 +59,11 @@ def load_program(path: Path) -> Program:
     return Program(manifest, exported)
 
 
-def as_flat(exported: ExportedProgram) -> Flat:
+def as_flat(exported: ExportedProgram, device: torch.device) -> Flat:
     """An exported program, called by its tensors in the order of its graph."""
     module, in_spec = fold(exported.module()), exported.call_spec.in_spec
+    if device.type == "cpu":
+        use_products(module)
 
     def run(inputs: Sequence[Tensor]) -> list[Tensor]:
         positional, named = pytree.tree_unflatten(inputs, in_spec)

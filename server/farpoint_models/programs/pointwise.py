@@ -1,0 +1,64 @@
+"""Convolutions of size 1 as matrix products of oneDNN, on CPUs with AVX-512.
+
+On one thread torch gives them to MKL, which uses AVX-512 only on Intel's processors. oneDNN's own
+convolution would copy the channels behind the points and back.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from farpoint_models.programs.graph import constant
+
+_ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_CONVOLUTIONS = {torch.ops.aten.conv1d.default, torch.ops.aten.conv2d.default}
+
+
+def use_products(module: GraphModule) -> None:
+    """Replaces convolutions of size 1 of a module whose batch norms are folded."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkldnn.is_available():
+        return
+    for node in module.graph.nodes:
+        if node.target in _CONVOLUTIONS:
+            _replace(module, node)
+    module.recompile()
+
+
+def pointwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Convolution of (B, C, ...) with a weight (C', C) and a bias (C', 1): (B, C', ...)."""
+    clouds = x.flatten(2)
+    if len(clouds) == 1:  # saves a copy
+        out = _product(weight, clouds[0]).add_(bias)[None]
+    else:
+        out = x.new_empty(len(clouds), len(weight), clouds.size(2))
+        for cloud, place in zip(clouds, out, strict=True):
+            torch.add(_product(weight, cloud), bias, out=place)
+    return out.unflatten(2, x.shape[2:])
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(left, right.T, None, "none", [], "")
+    return product
+
+
+def _replace(module: GraphModule, node: Node) -> None:
+    given: dict[str, Any] = dict(zip(_ARGUMENTS, node.args, strict=False))
+    weight, bias = (constant(module, given.get(name)) for name in ("weight", "bias"))
+    if weight is None or (bias is None and given.get("bias") is not None) or node.kwargs:
+        return
+    channels, *sizes = given["input"].meta["val"].shape[1:]
+    is_whole = channels == weight.size(1) and set(weight.shape[2:]) == {1}
+    is_dense = set(given.get("stride", [1])) == {1} and set(given.get("padding", [0])) == {0}
+    # oneDNN compiles and keeps a product for each size, so sizes must not vary.
+    is_fixed = len(sizes) == weight.ndim - 2 and all(isinstance(size, int) for size in sizes)
+    if not (is_whole and is_dense and is_fixed and weight.dtype is torch.float32):
+        return
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    constants = {"matrix": weight.flatten(1), "column": bias[:, None]}
+    with module.graph.inserting_before(node):
+        for name, value in constants.items():
+            module.register_buffer(f"{node.name}_{name}", value.detach())
+        added = [module.graph.get_attr(f"{node.name}_{name}") for name in constants]
+    node.target, node.args = pointwise, (given["input"], *added)
