@@ -1,9 +1,10 @@
 """Convolutions of size 1 as matrix products of oneDNN, on CPUs with AVX-512.
 
-On one thread torch gives them to MKL, which uses AVX-512 only on Intel's processors. oneDNN's own
-convolution would copy the channels behind the points and back.
+Torch gives a few clouds on one thread to MKL, which has AVX-512 for Intel's processors alone, and
+others to oneDNN's convolution, which copies the channels behind the points and back.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -14,11 +15,14 @@ from farpoint_models.programs.graph import constant
 
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _CONVOLUTIONS = {torch.ops.aten.conv1d.default, torch.ops.aten.conv2d.default}
+# Multiplications of a cloud from which a product is worth its call, and clouds to which it is: many
+# small products take longer than one convolution.
+_LEAST, _FEW = 1 << 21, 16
 
 
 def use_products(module: GraphModule) -> None:
-    """Replaces convolutions of size 1 of a module whose batch norms are folded."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkldnn.is_available():
+    """Replaces convolutions of size 1 in place, after `fold`."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return
     for node in module.graph.nodes:
         if node.target in _CONVOLUTIONS:
@@ -27,14 +31,12 @@ def use_products(module: GraphModule) -> None:
 
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Convolution of (B, C, ...) with a weight (C', C) and a bias (C', 1): (B, C', ...)."""
+    """Convolution of (B, C, ...) with a weight (C', C) and a bias (C',): (B, C', ...)."""
     clouds = x.flatten(2)
-    if len(clouds) == 1:  # saves a copy
-        out = _product(weight, clouds[0]).add_(bias)[None]
-    else:
-        out = x.new_empty(len(clouds), len(weight), clouds.size(2))
-        for cloud, place in zip(clouds, out, strict=True):
-            torch.add(_product(weight, cloud), bias, out=place)
+    if not 0 < len(clouds) < _FEW:
+        return torch.conv1d(clouds, weight[..., None], bias).unflatten(2, x.shape[2:])
+    found = [_product(weight, cloud).add_(bias[:, None]) for cloud in clouds]
+    out = torch.stack(found) if len(found) > 1 else found[0][None]
     return out.unflatten(2, x.shape[2:])
 
 
@@ -51,12 +53,14 @@ def _replace(module: GraphModule, node: Node) -> None:
     channels, *sizes = given["input"].meta["val"].shape[1:]
     is_whole = channels == weight.size(1) and set(weight.shape[2:]) == {1}
     is_dense = set(given.get("stride", [1])) == {1} and set(given.get("padding", [0])) == {0}
-    # oneDNN compiles and keeps a product for each size, so sizes must not vary.
+    # oneDNN compiles and keeps a product for each size (0.4 MB), so sizes must not vary.
     is_fixed = len(sizes) == weight.ndim - 2 and all(isinstance(size, int) for size in sizes)
     if not (is_whole and is_dense and is_fixed and weight.dtype is torch.float32):
         return
-    bias = weight.new_zeros(len(weight)) if bias is None else bias
-    constants = {"matrix": weight.flatten(1), "column": bias[:, None]}
+    if weight.numel() * math.prod(sizes) < _LEAST:
+        return
+    constants = {"matrix": weight.flatten(1)}
+    constants["bias"] = weight.new_zeros(len(weight)) if bias is None else bias
     with module.graph.inserting_before(node):
         for name, value in constants.items():
             module.register_buffer(f"{node.name}_{name}", value.detach())
