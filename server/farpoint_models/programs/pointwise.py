@@ -35,8 +35,13 @@ def pointwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     clouds = x.flatten(2)
     if not 0 < len(clouds) < _FEW:
         return torch.conv1d(clouds, weight[..., None], bias).unflatten(2, x.shape[2:])
-    found = [_product(weight, cloud).add_(bias[:, None]) for cloud in clouds]
-    out = torch.stack(found) if len(found) > 1 else found[0][None]
+    column = bias[:, None]
+    if len(clouds) == 1:  # without a copy
+        out = _product(weight, clouds[0]).add_(column)[None]
+    else:
+        out = x.new_empty(len(clouds), len(weight), clouds.size(2))
+        for cloud, place in zip(clouds, out, strict=True):
+            torch.add(_product(weight, cloud), column, out=place)
     return out.unflatten(2, x.shape[2:])
 
 
