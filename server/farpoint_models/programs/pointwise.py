@@ -32,17 +32,16 @@ def use_products(module: GraphModule) -> None:
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Convolution of (B, C, ...) with a weight (C', C) and a bias (C',): (B, C', ...)."""
-    clouds = x.flatten(2)
-    if not 0 < len(clouds) < _FEW:
-        return torch.conv1d(clouds, weight[..., None], bias).unflatten(2, x.shape[2:])
-    column = bias[:, None]
+    clouds, column = x.flatten(2), bias[:, None]
     if len(clouds) == 1:  # without a copy
-        out = _product(weight, clouds[0]).add_(column)[None]
-    else:
+        out = _product(weight, clouds[0]).add_(column)
+    elif 1 < len(clouds) < _FEW:
         out = x.new_empty(len(clouds), len(weight), clouds.size(2))
         for cloud, place in zip(clouds, out, strict=True):
             torch.add(_product(weight, cloud), column, out=place)
-    return out.unflatten(2, x.shape[2:])
+    else:
+        out = torch.conv1d(clouds, weight[..., None], bias)
+    return out.reshape(len(clouds), len(weight), *x.shape[2:])
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
