@@ -22,7 +22,9 @@ _LEAST, _FEW = 1 << 21, 16
 
 def use_products(module: GraphModule) -> None:
     """Replaces convolutions of size 1 in place, after `fold`."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+    # An op that torch does not document: without it all stays as it is.
+    is_there = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not is_there:
         return
     for node in module.graph.nodes:
         if node.target in _CONVOLUTIONS:
