@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 from typing import NoReturn, TextIO
@@ -39,7 +40,8 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        # Late: torch takes seconds to load.
+        # Late: torch takes a second to load, with the collector on a tenth more. `serve` turns it on.
+        gc.disable()
         from farpoint_server.app.server import serve
 
         complete = asyncio.run(serve(settings, own))

@@ -135,6 +135,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     # Objects of torch and other libraries stay: the collector need not traverse them again.
     gc.collect()
     gc.freeze()
+    gc.enable()
     signalled = asyncio.ensure_future(signals.get())
     lost = asyncio.ensure_future(app.compute.lost())
     await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)

@@ -39,8 +39,8 @@ inline int64_t sample_plainly(const FpsJob& job) {
 inline int64_t sample(const FpsJob& job) {
   if (!tree_samples_faster(job.n, job.m)) return sample_plainly(job);
   // Few samples keep large neighbourhoods: their tree need not be sorted to the last leaf.
-  const int64_t half = job.n / job.m / 2;
-  const int64_t enough = half < kLeaf ? kLeaf : half < 8 * kLeaf ? half : 8 * kLeaf;
+  const int64_t around = 8 * job.n / job.m, most = 16 * kUnsorted;
+  const int64_t enough = around < kUnsorted ? kUnsorted : around < most ? around : most;
   Team team(job.threads);
   const TreePlan plan = {job.xyz, job.n, enough, job.xyz + 3 * job.start, team, job.cancelled};
   Tree tree(plan);

@@ -70,7 +70,7 @@ inline void fill_index(Index& index, const float* xyz, int64_t queries, bool bal
   if (!sorted || balls) index.scan = new Scan(xyz, index.n);
   if (!sorted) return;
   Team team(threads);
-  const TreePlan plan = {xyz, index.n, kLeaf, xyz, team, nullptr};
+  const TreePlan plan = {xyz, index.n, kUnsorted, xyz, team, nullptr};
   index.tree = new Tree(plan);
   Builder(plan, *index.tree).run();
   build_upper_levels(*index.tree);
@@ -140,7 +140,7 @@ inline bool nearest_to_many(const void* index, const float* queries, int64_t cou
   for (int64_t first = 0; first < count; first += kPiece) {
     const int64_t n = count - first < kPiece ? count - first : kPiece;
     const float* const xyz = queries + 3 * first;
-    const TreePlan plan = {xyz, n, kLeaf, xyz, team, nullptr};
+    const TreePlan plan = {xyz, n, kUnsorted, xyz, team, nullptr};
     Tree sorted(plan);
     if (Builder(plan, sorted).run() != Built::kDone) return false;
     for (int64_t i = 0; i < n; i += NearestGroup::kQueries) {

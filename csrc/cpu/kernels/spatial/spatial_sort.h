@@ -89,7 +89,7 @@ class CellSorter {
  public:
   static constexpr int64_t kScratch = 8192;
 
-  // Cells of at most 4 * `enough` points are written as they are.
+  // Cells of at most `enough` points are written as they are.
   CellSorter(LeafWriter writer, int64_t enough, Item* scratch, uint16_t* codes)
       : writer_(writer), enough_(enough), scratch_(scratch), codes_(codes) {}
 
@@ -98,7 +98,7 @@ class CellSorter {
     const Bounds bounds = bounds_of_items(items, n);
     if (is_point(bounds)) return writer_.write(items, n);
     uint32_t starts[(1 << kMaxBits) + 1];
-    const int wanted = floor_log2(2 * n / enough_);
+    const int wanted = floor_log2(16 * n / enough_);
     grid_.fit(bounds, wanted < kMaxBits ? wanted : kMaxBits);
     const int cells = grid_.cells();
     if (!scatter_through_leaves(items, n, starts, cells)) {
@@ -116,10 +116,10 @@ class CellSorter {
 
   // `spare` has room for the n points, which may end in either place.
   void sort_between(Item* items, int64_t n, Item* spare) {
-    if (n <= 4 * enough_) return writer_.write(items, n);
+    if (n <= enough_) return writer_.write(items, n);
     const Bounds bounds = bounds_of_items(items, n);
     if (is_point(bounds)) return writer_.write(items, n);
-    const int wanted = floor_log2(2 * n / enough_);
+    const int wanted = floor_log2(16 * n / enough_);
     grid_.fit(bounds, wanted < kCellBits ? wanted : kCellBits);
     uint32_t starts[(1 << kCellBits) + 1];
     const int cells = grid_.cells();

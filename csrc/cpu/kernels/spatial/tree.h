@@ -15,6 +15,7 @@
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 constexpr int kLeaf = 32;
+constexpr int64_t kUnsorted = 4 * kLeaf;  // points that may stay unsorted among themselves
 constexpr int kFan = 16;
 constexpr int kRoots = 8;  // the top level: as many nodes as are tested for every sample
 constexpr int kMaxLevels = 8;
@@ -203,7 +204,7 @@ int64_t count_while(int64_t n, const Property& has) {
 struct TreePlan {
   const float* xyz;  // n >= 1 rows of 3
   int64_t n;
-  int64_t enough;      // points that may stay unsorted among themselves, at least kLeaf
+  int64_t enough;      // points that may stay unsorted among themselves, at least kUnsorted
   const float* first;  // the point that distances start from
   Team& team;
   const std::atomic<int>* cancelled;  // or nullptr
