@@ -40,7 +40,7 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        # Late: torch takes a second to load, with the collector on a tenth more. `serve` turns it on.
+        # Late: torch takes a second to load, with the collector a tenth more; `serve` turns it on.
         gc.disable()
         from farpoint_server.app.server import serve
 
