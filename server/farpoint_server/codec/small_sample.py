@@ -55,8 +55,8 @@ class SmallSample:
     ) -> "SmallSample | None":
         """The work of a message that arrived at a moment of time.monotonic.
 
-        None if it may take more than `most_ns`, is not of one finite cloud of float32 to be sampled
-        by distance alone, or is wrong.
+        None if it may take more than `most_ns`, is not of one cloud of float32 to be sampled by
+        distance alone, or has wrong numbers.
         """
         size, request = len(raw), _Request()
         if (size - HEAD_BYTES) * POINT_NS > POINT_BYTES * most_ns or not _read(raw, size, request):
@@ -77,9 +77,13 @@ class SmallSample:
         return requests[0]
 
     def run(self, *_: object) -> list[bytes]:
-        """The serialized response, computed on the calling thread; raises MemoryError."""
+        """The serialized response, computed on the calling thread.
+
+        Raises:
+            ValueError: a coordinate is not finite, or memory is short; Python knows what follows.
+        """
         response = ctypes.create_string_buffer(self._request.response_bytes)
         size = _answer(self._raw, self._request, self._arrived, response)
         if not size:
-            raise MemoryError
+            raise ValueError("left to Python")
         return [ctypes.string_at(response, size)]

@@ -126,7 +126,7 @@ LEFT = {
 
 @pytest.mark.parametrize("request_", LEFT.values(), ids=LEFT)
 def test_other_requests_are_left_to_python(request_):
-    assert read(request_.SerializeToString()) is None
+    assert not is_answered(request_.SerializeToString())
 
 
 def test_fields_that_come_twice_are_left_to_python():
@@ -151,10 +151,14 @@ def test_limits_and_long_work_are_left_to_python():
 def is_answered(raw: bytes) -> bool:
     """Whether C++ answers a message, which it must do as Python does."""
     work = read(raw)
-    if work is None:
+    try:
+        answer = work.run()[0] if work else None
+    except ValueError:
+        answer = None
+    if answer is None:
         return False
     try:
-        assert timeless(work.run()[0]) == python_answer(raw), raw
+        assert timeless(answer) == python_answer(raw), raw
     except InvalidRequestError as error:
         pytest.fail(f"a wrong message was answered: {error}: {raw!r}")
     return True

@@ -28,7 +28,7 @@ int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size,
 // message, request: of farpoint_read_sample_request.
 // arrived: of the call, in seconds of CLOCK_MONOTONIC.
 //
-// Returns the size of the response; 0 if it failed.
+// Returns the size of the response; 0 if a coordinate is not finite, or it failed.
 int64_t farpoint_answer_sample_request(const uint8_t* message,
                                        const farpoint_sample_request* request, double arrived,
                                        uint8_t* response);
