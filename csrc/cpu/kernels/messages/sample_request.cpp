@@ -1,6 +1,5 @@
 #include "cpu/kernels/messages/sample_request.h"
 
-#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
@@ -48,11 +47,10 @@ struct Reader {
   }
 
   // A packed field; `count` numbers of it, no other number of them.
-  bool numbers(std::initializer_list<uint64_t*> values) {
+  void numbers(std::initializer_list<uint64_t*> values) {
     Reader inside = bytes();
     for (uint64_t* value : values) *value = inside.varint();
     odd |= inside.odd || inside.at != inside.end;
-    return !odd;
   }
 };
 
@@ -92,12 +90,6 @@ bool read_points(Reader tensor, const uint8_t* message, farpoint_sample_request&
   request.points = static_cast<int64_t>(points);
   request.data = data.at - message;
   return !tensor.odd && type == kFloat32 && columns == 3 && points >= 1 && size == 12 * points;
-}
-
-bool all_finite(const std::vector<float>& values) {
-  bool finite = true;
-  for (const float value : values) finite &= std::isfinite(value);
-  return finite;
 }
 
 bool read(const uint8_t* message, int64_t size, farpoint_sample_request& request) {
@@ -202,7 +194,7 @@ int64_t answer(const uint8_t* message, const farpoint_sample_request& request, d
   std::vector<float> xyz(3 * n), distances(request.return_distances ? m : 0);
   std::vector<int32_t> rows(m);
   std::memcpy(xyz.data(), message + request.data, 12 * n);
-  if (!all_finite(xyz)) return 0;
+  if (!is_finite(xyz.data(), 3 * n)) return 0;
   FpsTask task = {xyz.data(),    n,           3,
                   false,         false,       m,
                   request.start, rows.data(), distances.empty() ? nullptr : distances.data()};
