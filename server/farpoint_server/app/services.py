@@ -26,7 +26,8 @@ from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services import admin, sampling
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.pipeline import Pipeline, Receiver
+from farpoint_server.services.pipeline import Pipeline
+from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport import reflection
 from farpoint_server.transport.handlers import Method, Methods, refusals
 from farpoint_server.transport.health import Health

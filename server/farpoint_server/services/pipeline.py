@@ -6,15 +6,12 @@ they make of it is a `Call`, which takes the rest of the way here.
 
 import asyncio
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
-
-import grpc
 
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
@@ -32,10 +29,10 @@ from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.methods import method_bytes
 from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
-from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.scheduling.batcher import Batcher, Scheduler
+from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.handlers import Context, read_end
+from farpoint_server.transport.handlers import Context
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -45,129 +42,7 @@ INLINE_FLOAT32_BYTES = 1 << 23
 # The cost of a radius is computed from every point: a quarter of a millisecond for these.
 INLINE_RADIUS_POINTS = 10_000
 
-# Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
-TURN_S = 0.5
-# A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
-RECEIVE_S = 120.0
-
 T = TypeVar("T")
-
-
-class FairSemaphore:
-    """A semaphore that is fair between callers."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        # The caller whose turn it is next comes first.
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-
-    async def acquire(self, caller: str) -> None:
-        """Waits for a turn."""
-        if self._free:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Releases a turn, or passes it to the next caller."""
-        while self._waiting:
-            caller, turns = next(iter(self._waiting.items()))
-            turn = turns.popleft()
-            if turns:
-                self._waiting.move_to_end(caller)
-            else:
-                del self._waiting[caller]
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
-class Receiver:
-    """Receives a few messages at a time; flow control delays the others.
-
-    While a message is received it lies in memory twice, in gRPC and in Python, and its size is
-    unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
-    senders do not block others, and is refused after `timeout_s`. Callers take turns: one that
-    sends much or slowly makes its own calls wait.
-    """
-
-    def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = RECEIVE_S) -> None:
-        self._turns = FairSemaphore(turns)
-        self._turn_s = turn_s
-        self._timeout_s = timeout_s
-        self._readings: set[_Reading] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def receive(self, context: Context) -> bytes:
-        """Waits for a turn and returns the bytes of the first message of a call.
-
-        Raises:
-            DeadlinePassedError: it did not arrive in time.
-            InvalidRequestError: the caller sent no message.
-        """
-        await self._turns.acquire(request_context.caller.get())
-        reading = _Reading()
-        self._readings.add(reading)
-        # One timer for all: one for each, or wait_for, would cost more than all else here.
-        if self._timer is None:
-            self._set_timer()
-        try:
-            message: Any = await context.read()
-        except asyncio.CancelledError:
-            if reading.timed_out:
-                raise DeadlinePassedError("the message did not arrive in time") from None
-            raise
-        finally:
-            self._readings.remove(reading)
-            reading.end_turn(self._turns)
-        if message is grpc.aio.EOF:
-            await read_end(context)
-        return bytes(message)
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._turn_s, self.look)
-
-    def look(self) -> None:
-        """Called by the timer: ends turns that last too long, and cancels late messages."""
-        now = time.monotonic()
-        for reading in self._readings:
-            if now - reading.began >= self._turn_s:
-                reading.end_turn(self._turns)
-            if now - reading.began >= self._timeout_s:
-                reading.time_out()
-        self._timer = None
-        if self._readings:
-            self._set_timer()
-
-
-class _Reading:
-    """A message that is being received."""
-
-    __slots__ = ("_task", "began", "has_turn", "timed_out")
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self.began = time.monotonic()
-        self.has_turn = True
-        self.timed_out = False
-
-    def end_turn(self, turns: FairSemaphore) -> None:
-        if self.has_turn:
-            self.has_turn = False
-            turns.release()
-
-    def time_out(self) -> None:
-        if self._task is not None and not self.timed_out:
-            self.timed_out = True
-            self._task.cancel()
 
 
 class Call(Generic[Answer, T]):

@@ -30,9 +30,9 @@ from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
     Pipeline,
-    Receiver,
     SampleCall,
 )
+from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
