@@ -2,12 +2,14 @@
 
 import pickle
 import threading
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 
 import grpc
 import numpy as np
 import pytest
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
+from tests.client.conftest import serving
 
 import farpoint
 from farpoint import errors
@@ -100,6 +102,39 @@ def test_a_deadline_names_the_wait(server):
         pytest.raises(farpoint.DeadlineExceededError, match=r"after 1.* s, the timeout is 1 s"),
     ):
         client.sample(CLOUD, 1)
+
+
+def reason_of_no_connection(target: str, **options: object) -> str:
+    with (
+        farpoint.Client(target, retry_budget=0, **options) as client,
+        pytest.raises(farpoint.UnavailableError) as caught,
+    ):
+        client.server_info(timeout=30)
+    return caught.value.message
+
+
+def test_no_server_is_said_to_be_missing_where_something_answers(server, tmp_path):
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        http = f"127.0.0.1:{web.server_port}"
+        assert f"no connection to {http}, which took the" in reason_of_no_connection(http)
+        web.shutdown()
+    with_tls = reason_of_no_connection(server.target, tls=True)
+    assert with_tls.startswith(f"no connection to {server.target} (")
+    assert "handshake failed" in with_tls
+    unknown = reason_of_no_connection("gpu.invalid:1")
+    assert unknown.startswith("no connection to gpu.invalid:1 (errors resolving")
+    for absent in ("127.0.0.1:1", f"unix:{tmp_path}/none.sock"):
+        assert reason_of_no_connection(absent).startswith(f"no server answers at {absent}: `make")
+
+
+def test_a_method_that_is_not_served_is_named_with_the_target():
+    with (
+        serving() as target,
+        farpoint.Client(target) as client,
+        pytest.raises(farpoint.UnimplementedError, match=rf"\(at {target}\)"),
+    ):
+        client.server_info()
 
 
 def test_builtin_kin():

@@ -33,7 +33,7 @@ def names(monkeypatch):
     ["a:65535", "dns:///a:1", "unix:/run/a,b.sock", "ipv4:10.0.0.1:1,10.0.0.2:2", "[::1]:5"],
 )
 def test_targets_of_grpc_are_unchanged(target):
-    assert grpc_target(checked_target(target)) == (target, ())
+    assert grpc_target(checked_target(target))[0] == target
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_default_port_is_50051(given, target):
 def test_names_of_a_list_are_looked_up(given):
     place, options = grpc_target(checked_target(given))
     assert place == "ipv4:10.0.0.1:1,10.0.0.2:2,10.0.0.3:2"
-    assert dict(options) == {"grpc.default_authority": "one:1"}
+    assert dict(options)["grpc.default_authority"] == "one:1"
 
 
 def test_both_kinds_of_addresses_may_stand_in_one_list():

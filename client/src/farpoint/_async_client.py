@@ -19,6 +19,7 @@ from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinit
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
+from farpoint.errors import FailedPreconditionError
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
@@ -33,10 +34,36 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     """A connection to a Farpoint server for one event loop.
 
     It has the arguments of `Client` and its methods as coroutines. Cancelling a task cancels its
-    call.
+    call. The first call binds it to its event loop; in another one, calls raise
+    FailedPreconditionError.
     """
 
     _open = staticmethod(open_aio_channel)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _start(self, timeout: float | None) -> CallContext:
+        self._check_loop()
+        return super()._start(timeout)
+
+    def _check_loop(self) -> None:
+        """Binds the client to the running event loop, or raises if it belongs to another."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise FailedPreconditionError(
+                "AsyncClient needs an event loop of asyncio: use Client, in a thread if necessary"
+            ) from error
+        with self._lock:
+            self._loop = own = self._loop or running
+        if own is not running:
+            raise FailedPreconditionError(
+                "this AsyncClient belongs to the event loop of its first call"
+                f"{', which is closed' if own.is_closed() else ''}: make one in each loop "
+                "(asyncio.run starts a new loop each time)"
+            )
 
     @overload
     async def sample(
@@ -96,6 +123,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples a stream of clouds; see `Client.sample_stream`."""
+        self._check_loop()
         rpc = SampleStreamRpc(
             *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
             *(self._checksums, radius, method),
@@ -106,10 +134,11 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
             async for answer in answers:
                 for item in rpc.read(answer):
                     yield item
+                    self._check_loop()
         except grpc.RpcError as error:
             raise rpc.context.failure(error) from error
         finally:
-            answers.cancel()
+            self._cancel(answers)
         for item in rpc.finish():
             yield item
 
@@ -202,8 +231,11 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def close(self) -> None:
         """Closes the connection; calls in flight are cancelled."""
+        has_loop = self._loop is None or not self._loop.is_closed()
+        if has_loop:
+            self._check_loop()
         channel = self._end()
-        if channel is not None:
+        if channel is not None and has_loop:  # without, it closes as garbage
             await channel.close()
 
     async def __aenter__(self) -> "AsyncClient":
@@ -211,6 +243,14 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _cancel(self, call: Any) -> None:
+        """Cancels a call in its own loop, whichever loop its caller was taken to."""
+        own = self._loop
+        if own is None or own is asyncio.get_running_loop():
+            call.cancel()
+        elif not own.is_closed():
+            own.call_soon_threadsafe(call.cancel)
 
     async def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
         """Sends one message if the server accepts its size, else an upload."""

@@ -73,6 +73,16 @@ def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
     assert wrong.stderr.startswith("farpoint: no model is named other")
 
 
+def test_only_commands_of_administration_are_sent_to_its_port(farpoint, server):
+    for words in (["memory"], ["load", "mine"], ["unload", "mine"]):
+        assert "--admin-listen" in farpoint(*words, server=server.target).stderr
+    for words in (["models"], ["health"]):
+        failed = farpoint(*words, server=server.target)
+        assert failed.exit_code == 1
+        assert failed.stderr.startswith("farpoint: Method not ")
+        assert "--admin-listen" not in failed.stderr
+
+
 def test_a_server_that_does_not_start_says_why():
     with pytest.raises(farpoint.UnavailableError, match=r"ended: .*--device"):
         serve("--device=abacus")

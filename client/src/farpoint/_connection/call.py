@@ -7,11 +7,13 @@ from typing import Any
 
 import grpc
 
+from farpoint._connection.proxies import describe_proxies, is_local
 from farpoint.errors import (
     DeadlineExceededError,
     FarpointError,
     InvalidArgumentError,
     UnavailableError,
+    UnimplementedError,
     from_rpc_error,
 )
 from farpoint.results import Timings
@@ -20,8 +22,11 @@ from farpoint.v1 import sampling_pb2 as pb
 REQUEST_ID_KEY = "x-request-id"
 # 100 years; gRPC takes much larger ones for deadlines in the past.
 _MAX_TIMEOUT_S = 3_155_760_000
-# Texts of gRPC that mean no server was found, rather than one that is going away.
-_NOT_REACHED = ("failed to connect", "connection refused", "resolution failed", "no such file")
+# Texts of gRPC for a call that got no connection, for a port or socket file without a server, and
+# for an answer that is not HTTP/2.
+_NOT_CONNECTED = ("failed to connect", "backends failing", "errors resolving", "resolution failed")
+_REFUSED = ("connection refused", "no such file")
+_OTHER_PROTOCOL = ("parsing http/2", "http1.x", "socket closed", "settings frame")
 
 
 @dataclass(frozen=True)
@@ -64,18 +69,35 @@ class CallContext:
     def failure(self, error: grpc.RpcError) -> FarpointError:
         """The exception for a failed RPC, with hints from the client's side."""
         failure = from_rpc_error(error, self.request_id)
+        if isinstance(failure, UnimplementedError):
+            failure.message += f" (at {self.target})"
         if isinstance(failure, DeadlineExceededError):
             waited = time.perf_counter() - self.started
-            failure.message += f" after {waited:.3g} s, the timeout is {self.timeout or 0:g} s"
-        if isinstance(failure, UnavailableError) and self.target:
-            text = failure.message.lower()
-            if any(words in text for words in _NOT_REACHED) and "handshake" not in text:
-                failure.message = (
-                    f"no server answers at {self.target}: `make serve` in a checkout or `docker "
-                    f"run -p 127.0.0.1:50051:50051 farpoint-server:cpu` starts one "
-                    f"({failure.message})"
-                )
+            limit = "none" if self.timeout is None else f"{self.timeout:g} s"
+            failure.message += f" after {waited:.3g} s, the timeout is {limit}"
+        if isinstance(failure, UnavailableError):
+            failure.message = self._seen(failure.message)
+        if isinstance(failure, (DeadlineExceededError, UnavailableError)):
+            failure.message += describe_proxies(self.target)
         return failure
+
+    def _seen(self, text: str) -> str:
+        """gRPC's text for a call without a connection, after what it shows; others as they are."""
+
+        def names(words: tuple[str, ...]) -> bool:
+            return any(word in text.lower() for word in words)
+
+        if not names(_NOT_CONNECTED):
+            return text
+        if names(_REFUSED) and is_local(self.target):
+            return (
+                f"no server answers at {self.target}: `make serve` in a checkout or `docker run "
+                f"-p 127.0.0.1:50051:50051 farpoint-server:cpu` starts one ({text})"
+            )
+        hint = ""
+        if names(_OTHER_PROTOCOL):
+            hint = ", which took the connection and spoke no gRPC: another port, or TLS?"
+        return f"no connection to {self.target}{hint} ({text})"
 
 
 def start_call(

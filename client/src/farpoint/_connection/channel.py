@@ -126,8 +126,8 @@ def open_aio_channel(
 
 
 def _open(api: Any, target: str, security: Security, balance: Balance) -> Any:
-    address, authority = grpc_target(checked_target(target))
-    options = OPTIONS + balance.options + authority + security.options
+    address, own = grpc_target(checked_target(target))
+    options = OPTIONS + balance.options + own + security.options
     if security.credentials is None:
         return api.insecure_channel(address, options=options)
     return api.secure_channel(address, security.credentials, options=options)

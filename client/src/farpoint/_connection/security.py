@@ -2,12 +2,12 @@
 
 import os
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import grpc
 
+from farpoint._connection.proxies import SOCKETS, is_local
 from farpoint.errors import InvalidArgumentError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -112,20 +112,11 @@ def _with_token(credentials: grpc.ChannelCredentials, token: str | None) -> grpc
 
 def _local(target: str) -> grpc.ChannelCredentials:
     """Plain credentials for a peer on this machine, which gRPC enforces."""
-    if target.startswith("unix:"):
+    if target.startswith(SOCKETS):
         return grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
-    if not all(map(_is_loopback, target.split(","))):
+    if not is_local(target):
         raise InvalidArgumentError(
             f"token would cross the network to {target} in plain text: give tls as well",
             field="token",
         )
     return grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
-
-
-def _is_loopback(target: str) -> bool:
-    host = target.strip().rpartition("/")[2].removeprefix("dns:").removeprefix("ipv4:")
-    host = host.removeprefix("ipv6:").rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

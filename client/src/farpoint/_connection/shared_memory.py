@@ -182,7 +182,7 @@ class Lease:
         self._give_back()
         if is_lost:
             raise UnavailableError(
-                "the server has restarted and does not have the shared memory any more",
+                "the server closed the shared memory's connection and does not know it",
                 request_id=getattr(error, "request_id", None),
             ) from error
 

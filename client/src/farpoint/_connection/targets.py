@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from farpoint._connection.proxies import is_direct
 from farpoint.errors import InvalidArgumentError, UnavailableError
 
 Target: TypeAlias = str | Sequence[str]
@@ -48,22 +49,23 @@ def split_target(target: str) -> list[str]:
     return addresses if all(map(_is_address, addresses)) else [target]
 
 
-def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str | int], ...]]:
     """The gRPC target of a checked target, and its channel options.
 
     gRPC takes lists of numbers alone, so names in a list are looked up now, once.
     """
     servers = split_target(target)
+    direct = (("grpc.enable_http_proxy", 0),) if is_direct(target) else ()
     if len(servers) == 1:
-        return servers[0], ()
+        return servers[0], direct
     found = list(dict.fromkeys(place for server in servers for place in _look_up(server)))
     if not found:
         raise UnavailableError(f"none of these names has an address: {target}")
-    # The name for proxies and certificates, as with a single target.
-    authority = (("grpc.default_authority", servers[0]),)
+    # The name in certificates, as with a single target.
+    options = (("grpc.default_authority", servers[0]), *direct)
     if all(host.version == 4 for host, _ in found):
-        return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), authority
-    return "ipv6:" + ",".join(f"[{_as_ipv6(host)}]:{port}" for host, port in found), authority
+        return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), options
+    return "ipv6:" + ",".join(f"[{_as_ipv6(host)}]:{port}" for host, port in found), options
 
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -117,12 +117,13 @@ def export(words: list[str]) -> int:
     import subprocess
 
     if importlib.util.find_spec("farpoint_models") is None:
-        print("farpoint export: torch is missing: pip install farpoint-server", file=sys.stderr)
+        print("farpoint export needs farpoint-server: pip install farpoint-server", file=sys.stderr)
         return 2
     # In another process: this one never loads torch.
     return subprocess.run([sys.executable, "-m", "farpoint_models.programs", *words]).returncode
 
 
+_ADMINISTRATION = (load, unload, memory)
 _COMMON: Options = {"timeout": _TIMEOUT, "as_json": _JSON}
 _OPTIONS: dict[Command, Options] = {
     models: _COMMON,
@@ -185,7 +186,8 @@ def _run(name: str, words: list[str], outer: dict[str, Any]) -> int:
         options = {**outer, **split_connection(values)}
         return command(Connection.from_environment(**options), **values) or 0
     except FarpointError as error:
-        return failures.report(error, in_json=values.get("as_json", False))
+        in_json = values.get("as_json", False)
+        return failures.report(error, in_json=in_json, is_admin=command in _ADMINISTRATION)
 
 
 def _top_parser() -> Parser:

@@ -42,23 +42,29 @@ def as_json(error: Exception, message: str, **where: str) -> str:
     return json.dumps({**where, "error": message, "kind": type(error).__name__})
 
 
-def report(error: FarpointError, *, in_json: bool) -> int:
-    """Prints a failure with a hint, if there is one; returns the exit code."""
+def report(error: FarpointError, *, in_json: bool, is_admin: bool) -> int:
+    """Prints a failure with a hint, if there is one; returns the exit code.
+
+    Args:
+        error: the failure.
+        in_json: whether to print an object on standard output.
+        is_admin: whether the command calls the AdminService.
+    """
     if in_json:
         print(as_json(error, explain(error)))
     else:
         print(f"farpoint: {explain(error)}", file=sys.stderr)
-        if hint := _hint(error):
+        if hint := _hint(error, is_admin):
             print(hint, file=sys.stderr)
     return 2 if isinstance(error, (InvalidArgumentError, CloudFileError)) else 1
 
 
-def _hint(error: FarpointError) -> str | None:
+def _hint(error: FarpointError, is_admin: bool) -> str | None:
     if isinstance(error, UnavailableError) and error.message.startswith("no server answers"):
         return "--server names another."
-    if isinstance(error, ResourceExhaustedError) and "message" in str(error):
+    if isinstance(error, ResourceExhaustedError) and "larger than max" in error.message:
         return "A server takes larger messages with --max-message-bytes."
-    if isinstance(error, UnimplementedError):
+    if isinstance(error, UnimplementedError) and is_admin:
         return (
             "Administration has a port of its own: start the server with --admin-listen HOST:PORT, "
             "and name that port with --server."
