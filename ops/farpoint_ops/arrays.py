@@ -55,11 +55,13 @@ def sample_array(
     unusable = len(xyz) - finite
     if unusable and nonfinite == "reject":
         raise ValueError(
-            f"points: expected finite coordinates, got {unusable} rows with NaN or infinity"
+            f"points: expected finite coordinates, got {unusable} rows with NaN, infinity or "
+            "values beyond float32"
         )
     if num_samples > finite and radius is None:
         raise ValueError(
-            f"num_samples: expected at most the {finite} finite points, got {num_samples}"
+            f"num_samples: expected at most the {finite} points that are finite in float32, "
+            f"got {num_samples}"
         )
     cloud = torch.from_numpy(xyz).to(device)[None]
     found: tuple[torch.Tensor, ...] = farthest_point_sample(

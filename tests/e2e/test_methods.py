@@ -60,7 +60,9 @@ def test_means_stand_for_their_voxels(client, dtype):
 def test_rows_that_are_not_finite_are_refused_or_left_out(client):
     points = cloud(120)
     points[::3] = [np.nan, 0, np.inf]
-    with pytest.raises(farpoint.InvalidArgumentError, match="40 rows with NaN or infinity"):
+    with pytest.raises(
+        farpoint.InvalidArgumentError, match="40 rows with NaN, infinity or values beyond float32"
+    ):
         client.sample(points, 80, method=RandomSampling(4))
     sample = client.sample(points, 80, nonfinite="ignore", method=RandomSampling(4))
     assert sample.indices.tolist() == random_rows(points, 80, 4)

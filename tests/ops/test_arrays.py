@@ -41,20 +41,25 @@ def test_wide_integers_are_shifted_too() -> None:
 def test_rows_that_are_not_finite(dtype: type) -> None:
     cloud = CLOUD.astype(dtype)
     cloud[:2] = np.nan
-    with pytest.raises(ValueError, match="got 2 rows with NaN or infinity"):
+    with pytest.raises(ValueError, match="got 2 rows with NaN, infinity or values"):
         sample_array(cloud, 5)
     rows = sample_array(cloud, 298, nonfinite="ignore").rows
     assert sorted(rows) == list(range(2, 300))
     assert rows[0] == 2
-    with pytest.raises(ValueError, match="at most the 298 finite points, got 299"):
+    with pytest.raises(
+        ValueError, match="at most the 298 points that are finite in float32, got 299"
+    ):
         sample_array(cloud, 299, nonfinite="ignore")
 
 
-def test_what_is_beyond_float32_is_not_finite() -> None:
-    cloud = CLOUD.copy()
-    cloud[7, 1] = 1e300
-    with pytest.raises(ValueError, match="got 1 rows"):
+@pytest.mark.parametrize("value", [1e39, 1e200, -1e308])
+def test_what_is_beyond_float32_is_said_to_be(value: float) -> None:
+    cloud = CLOUD.astype(np.float64)
+    cloud[7, 1] = value
+    with pytest.raises(ValueError, match="got 1 rows with NaN, infinity or values beyond float32"):
         sample_array(cloud, 5)
+    with pytest.raises(ValueError, match="at most the 299 points that are finite in float32"):
+        sample_array(cloud, 300, nonfinite="ignore")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,7 @@ def test_what_is_beyond_float32_is_not_finite() -> None:
     [
         (CLOUD[:, :2], 1, ValueError, r"shape \(N, 3\), got \[300, 2\]"),
         (CLOUD.astype(complex), 1, ValueError, "got complex128"),
-        (CLOUD, 301, ValueError, "at most the 300 finite points, got 301"),
+        (CLOUD, 301, ValueError, "at most the 300 points that are finite in float32, got 301"),
         (CLOUD, 0, ValueError, "m"),
         (CLOUD[:0], 1, ValueError, "at most the 0"),
     ],

@@ -35,7 +35,9 @@ def check_calls(client: farpoint.Client) -> None:
 
 def check_errors(client: farpoint.Client) -> None:
     """Their class, field and request id are those of a plain server."""
-    with pytest.raises(farpoint.InvalidArgumentError, match="NaN or infinity") as raised:
+    with pytest.raises(
+        farpoint.InvalidArgumentError, match="NaN, infinity or values beyond float32"
+    ) as raised:
         client.sample(np.full((9, 3), np.nan, np.float32), 2)
     assert raised.value.field == "points.data"
     assert raised.value.request_id

@@ -7,13 +7,20 @@
         sample.indices, sample.points, sample.covering_radius
 
 `farpoint.sample(points, 1024)` does the same with the server in FARPOINT_SERVER.
-`AsyncClient` has the same methods as `Client`, awaited. `farpoint.io` reads and writes cloud files.
+`AsyncClient` has the same methods as `Client`, awaited. `farpoint.io` reads and writes cloud files,
+and `farpoint.testing` runs a server for tests.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from farpoint import errors as errors
     from farpoint import io as io
+    from farpoint import memory as memory
+    from farpoint import models as models
+    from farpoint import packed as packed
+    from farpoint import results as results
+    from farpoint import testing as testing
     from farpoint._async_client import AsyncClient as AsyncClient
     from farpoint._client import Client as Client
     from farpoint._connection.security import Tls as Tls
@@ -75,7 +82,8 @@ _MODULES = {
     "results": "Device Limits Sample ServerInfo StreamedSample Timings",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-__all__ = sorted(["io", *_HOMES])
+_SUBMODULES = ("errors", "io", "memory", "models", "packed", "results", "testing")
+__all__ = sorted([*_SUBMODULES, *_HOMES])
 
 if not TYPE_CHECKING:  # else every name would pass a type checker
 
@@ -84,8 +92,8 @@ if not TYPE_CHECKING:  # else every name would pass a type checker
 
         if name == "__version__":
             return metadata.version("farpoint")
-        if name == "io":
-            return import_module("farpoint.io")
+        if name in _SUBMODULES:
+            return import_module(f"farpoint.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"farpoint.{_HOMES[name]}"), name)

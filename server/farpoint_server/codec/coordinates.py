@@ -158,7 +158,9 @@ def check_finite(
     if needed is None:
         raise _nonfinite(points, finite, lengths, expected, field)
     available = np.add.reduceat(finite, lengths.cumsum() - lengths, dtype=np.int64)
-    check_range(needed, 1, available, "sample_counts", "the finite points of cloud {}")
+    check_range(
+        needed, 1, available, "sample_counts", "the points of cloud {} that are finite in float32"
+    )
 
 
 def check_values(values: npt.NDArray[Any], field: str) -> None:
@@ -166,8 +168,8 @@ def check_values(values: npt.NDArray[Any], field: str) -> None:
     finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if not finite.all():
         rows = f"{len(finite) - int(finite.sum())} rows, the first at row {int(finite.argmin())}"
-        expected = f"finite numbers within {values.dtype}"
-        raise InvalidRequestError(f"{field}.data", expected, f"NaN or infinity in {rows}")
+        got = f"NaN, infinity or values beyond {values.dtype} in {rows}"
+        raise InvalidRequestError(f"{field}.data", "finite numbers", got)
 
 
 def _nonfinite(
@@ -185,6 +187,7 @@ def _nonfinite(
     return InvalidRequestError(
         f"{field}.data",
         expected,
-        f"{len(finite) - int(finite.sum())} rows with NaN or infinity, the first at row "
+        f"{len(finite) - int(finite.sum())} rows with NaN, infinity or values beyond "
+        f"{points.dtype}, the first at row "
         f"{row - int(stops[cloud] - lengths[cloud])} of cloud {cloud}: ({values})",
     )

@@ -162,3 +162,10 @@ def test_type_checkers_see_every_name():
     assert sorted(typed) == farpoint.__all__
     for name in farpoint.__all__:
         assert hasattr(farpoint, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["errors", "io", "memory", "models", "packed", "results", "testing"]
+)
+def test_public_modules_are_there_after_import_farpoint_alone(name):
+    assert loaded(f"import farpoint; farpoint.{name}", f"farpoint.{name}") == [f"farpoint.{name}"]

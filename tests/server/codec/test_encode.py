@@ -93,7 +93,9 @@ def test_attributes_that_are_not_finite_are_named():
     with pytest.raises(InvalidRequestError) as caught:
         encode.decode_encode_request(parsed(request(attributes=colors), COLORED))
     assert caught.value.field == "attributes.data"
-    assert "NaN or infinity in 2 rows, the first at row 2" in str(caught.value)
+    assert "NaN, infinity or values beyond float32 in 2 rows, the first at row 2" in str(
+        caught.value
+    )
 
 
 def response(made: pb.EncodeRequest) -> pb.EncodeResponse:
