@@ -15,9 +15,21 @@ from farpoint._rpcs import calls
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
-from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
+from farpoint._rpcs.methods import (
+    EncodeOptions,
+    InferOptions,
+    Method,
+    Nonfinite,
+    Progress,
+    SampleOptions,
+)
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
+from farpoint._rpcs.stream import (
+    CERTAINLY_ACCEPTED_BYTES,
+    SHOWN_FROM_BYTES,
+    SampleStreamRpc,
+    UploadRpc,
+)
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import FailedPreconditionError
 from farpoint.memory import Memory, Trim
@@ -94,6 +106,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         radius: float | None = None,
         method: Method | None = None,
         timeout: float | None = None,
+        progress: Progress | None = None,
     ) -> Any:
         """Samples points of each cloud; see `Client.sample`."""
         context = self._start(timeout)
@@ -108,7 +121,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
                 rpc = await asyncio.to_thread(SampleRpc, *arguments)
             if not rpc.batch.clouds:
                 return []
-            return await self._send(rpc, context)
+            return await self._send(rpc, context, progress)
 
     async def sample_stream(
         self,
@@ -252,14 +265,17 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         elif not own.is_closed():
             own.call_soon_threadsafe(call.cancel)
 
-    async def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
+    async def _send(
+        self, rpc: SampleRpc, context: CallContext, progress: Progress | None
+    ) -> Sample | list[Sample]:
         """Sends one message if the server accepts its size, else an upload."""
         size, limit = rpc.request.ByteSize(), self._message_limit
         if limit is None and size > CERTAINLY_ACCEPTED_BYTES:
             info = await self._invoke(calls.server_info(), context)
             limit = self._message_limit = info.limits.message_bytes
-        if limit is not None and size > limit:
-            return await self._invoke(UploadRpc(rpc, limit), context)
+        is_shown = progress is not None and size > SHOWN_FROM_BYTES
+        if limit is not None and (size > limit or is_shown):
+            return await self._invoke(UploadRpc(rpc, limit, progress), context)
         return await self._invoke(rpc, context)
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:

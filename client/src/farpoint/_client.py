@@ -15,9 +15,21 @@ from farpoint._rpcs import calls
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
-from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
+from farpoint._rpcs.methods import (
+    EncodeOptions,
+    InferOptions,
+    Method,
+    Nonfinite,
+    Progress,
+    SampleOptions,
+)
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
+from farpoint._rpcs.stream import (
+    CERTAINLY_ACCEPTED_BYTES,
+    SHOWN_FROM_BYTES,
+    SampleStreamRpc,
+    UploadRpc,
+)
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
@@ -86,6 +98,7 @@ class Client(BaseClient[grpc.Channel]):
         radius: float | None = None,
         method: Method | None = None,
         timeout: float | None = None,
+        progress: Progress | None = None,
     ) -> Any:
         """Samples points of each cloud, by farthest point sampling or another method.
 
@@ -111,6 +124,8 @@ class Client(BaseClient[grpc.Channel]):
             method: `VoxelGrid`, `RandomSampling` or `PoissonDisk`; None is farthest point sampling.
                 Each describes its use of `m` and `start`; `radius` must be None with all.
             timeout: seconds; None is the client's timeout.
+            progress: called with the bytes of points sent so far and in all, for a request above
+                16 MiB, which is then sent in pieces and not repeated; from a thread of gRPC.
 
         Returns:
             A `Sample` for one cloud, a list of them for a batch; an empty list for an empty batch.
@@ -127,7 +142,7 @@ class Client(BaseClient[grpc.Channel]):
             )
             if not rpc.batch.clouds:
                 return []
-            return self._send(rpc, context)
+            return self._send(rpc, context, progress)
 
     def sample_stream(
         self,
@@ -331,14 +346,17 @@ class Client(BaseClient[grpc.Channel]):
             answers.cancel()
         yield from rpc.finish()
 
-    def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
+    def _send(
+        self, rpc: SampleRpc, context: CallContext, progress: Progress | None
+    ) -> Sample | list[Sample]:
         """Sends one message if the server accepts its size, else an upload."""
         size, limit = rpc.request.ByteSize(), self._message_limit
         if limit is None and size > CERTAINLY_ACCEPTED_BYTES:
             info = self._invoke(calls.server_info(), context)
             limit = self._message_limit = info.limits.message_bytes
-        if limit is not None and size > limit:
-            return self._invoke(UploadRpc(rpc, limit), context)
+        is_shown = progress is not None and size > SHOWN_FROM_BYTES
+        if limit is not None and (size > limit or is_shown):
+            return self._invoke(UploadRpc(rpc, limit, progress), context)
         return self._invoke(rpc, context)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:

@@ -1,6 +1,6 @@
 """Sampling methods other than farthest points: parameters, checks and requests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
@@ -91,6 +91,7 @@ class PoissonDisk:
 
 Method: TypeAlias = VoxelGrid | RandomSampling | PoissonDisk
 Nonfinite: TypeAlias = Literal["reject", "ignore"]
+Progress: TypeAlias = Callable[[int, int], object]
 
 
 class SampleOptions(TypedDict, total=False):
@@ -102,6 +103,7 @@ class SampleOptions(TypedDict, total=False):
     radius: float | None
     method: Method | None
     timeout: float | None
+    progress: Progress | None
 
 
 class EncodeOptions(TypedDict, total=False):

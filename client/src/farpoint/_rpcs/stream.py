@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
-from farpoint._rpcs.methods import Method
+from farpoint._rpcs.methods import Method, Progress
 from farpoint._rpcs.sample import SampleRpc, check_choice
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
 from farpoint._tensors import Checksums
@@ -18,6 +18,8 @@ from farpoint.v1 import sampling_pb2 as pb
 
 # No server's limit is lower in practice, so a smaller request need not ask for it.
 CERTAINLY_ACCEPTED_BYTES = 1 << 20
+# A larger request is sent in pieces where its progress is wanted.
+SHOWN_FROM_BYTES = 1 << 24
 # Large enough that the cost of a message does not count, small enough to be sent while the next
 # chunk is packed.
 CHUNK_BYTES = 1 << 20
@@ -162,26 +164,38 @@ async def _each(clouds: Iterable[object] | AsyncIterable[object]) -> AsyncIterat
 
 
 class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
-    """A `SampleRpc` in several messages."""
+    """A `SampleRpc` in several messages.
+
+    Args:
+        rpc: the request.
+        limit: bytes that the server takes in one message.
+        progress: called after each message with the bytes of points sent, and of all points.
+    """
 
     method = attrgetter("sampling.SampleLarge")
 
-    def __init__(self, rpc: SampleRpc, limit: int) -> None:
+    def __init__(self, rpc: SampleRpc, limit: int, progress: Progress | None = None) -> None:
         self._rpc = rpc
-        self.request = _messages(rpc, min(CHUNK_BYTES, limit // 2))
+        self.request = _messages(rpc, max(1, min(CHUNK_BYTES, limit // 2)), progress)
 
     def read(self, response: pb.SampleLargeResponse, context: CallContext) -> Sample | list[Sample]:
         return self._rpc.read(response.response, context)
 
 
-def _messages(rpc: SampleRpc, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
+def _messages(
+    rpc: SampleRpc, step: int, progress: Progress | None
+) -> Iterator[pb.SampleLargeRequest]:
     """The request without the data of its points, then the data in chunks."""
     pieces = rpc.data
     if not pieces:
         pieces = [memoryview(rpc.head.points.data)]
         rpc.head.points.ClearField("data")
     yield pb.SampleLargeRequest(request=rpc.head)
-    step = max(1, chunk_bytes)
+    sent, total = 0, sum(map(len, pieces))
     for data in pieces:
         for begin in range(0, len(data), step):
-            yield pb.SampleLargeRequest(points_data=bytes(data[begin : begin + step]))
+            chunk = bytes(data[begin : begin + step])
+            yield pb.SampleLargeRequest(points_data=chunk)
+            sent += len(chunk)
+            if progress is not None:
+                progress(sent, total)

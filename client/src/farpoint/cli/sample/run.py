@@ -2,9 +2,11 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,8 @@ from farpoint.cli import failures
 from farpoint.cli.arguments import SampleArguments
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
-from farpoint.cli.sample.work import sample_file
+from farpoint.cli.sample.progress import FilesBar, UploadBar, is_shown
+from farpoint.cli.sample.work import Send, sample_file
 from farpoint.errors import CloudFileError, FarpointError
 from farpoint.io.decoder import Decoder
 
@@ -34,12 +37,11 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
         pool = ThreadPool(options, len(tasks))
         stack.callback(pool.close)
         client = stack.enter_context(connection.connect(options.timeout))
-        futures = pool.run(client, tasks)
         if not several:
-            _print(futures[0].result(), options)
+            progress = stack.enter_context(UploadBar()) if is_shown(quiet=options.quiet) else None
+            _print(pool.run(client, tasks, progress)[0].result(), options)
             return 0
-        ended = zip(tasks, futures, strict=True)
-        return sum(not _report(task, future, options) for task, future in ended)
+        return _report_all(tasks, pool.run(client, tasks), options)
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
@@ -50,6 +52,17 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     if len(left) < len(tasks):
         print(f"{len(tasks) - len(left)} of {len(tasks)} files were done before", file=sys.stderr)
     return left
+
+
+def _report_all(tasks: list[Task], futures: "list[Future[str]]", options: Options) -> int:
+    """Prints the lines of the tasks in their order, under a bar of those that ended; failures."""
+    waiting, failed = deque(zip(tasks, futures, strict=True)), 0
+    bar = FilesBar(futures, len(tasks), quiet=options.quiet)
+    for _ in bar:
+        with bar.aside():
+            while waiting and waiting[0][1].done():
+                failed += not _report(*waiting.popleft(), options)
+    return failed
 
 
 def _report(task: Task, future: "Future[str]", options: Options) -> bool:
@@ -89,15 +102,18 @@ class ThreadPool:
         self._idle = list(self._decoders)  # append and pop of a list are atomic
         self._threads = ThreadPoolExecutor(workers)
 
-    def run(self, client: "Client", tasks: Sequence[Task]) -> "list[Future[str]]":
+    def run(
+        self, client: "Client", tasks: Sequence[Task], progress: UploadBar | None = None
+    ) -> "list[Future[str]]":
         """Starts all tasks."""
         limit = client.server_info().limits.request_points
-        return [self._threads.submit(self._run, client, task, limit) for task in tasks]
+        send = partial(client.sample, progress=progress)
+        return [self._threads.submit(self._run, send, task, limit) for task in tasks]
 
-    def _run(self, client: "Client", task: Task, limit: int) -> str:
+    def _run(self, send: Send, task: Task, limit: int) -> str:
         decoder = self._idle.pop()
         try:
-            return sample_file(client, decoder, task, self._options, limit)
+            return sample_file(send, decoder, task, self._options, limit)
         finally:
             self._idle.append(decoder)
 

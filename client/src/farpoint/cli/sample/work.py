@@ -4,11 +4,11 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from farpoint.io.files import naming
 from farpoint.io.records import columns_of
 from farpoint.results import Sample
 
-if TYPE_CHECKING:
-    from farpoint._client import Client
+Send: TypeAlias = Callable[..., Sample]
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,19 @@ class Choice:
     sample: Sample | None = None
 
 
-def sample_file(
-    client: "Client", decoder: Decoder, task: Task, options: Options, limit: int
-) -> str:
+def sample_file(send: Send, decoder: Decoder, task: Task, options: Options, limit: int) -> str:
     """Samples one file and writes the outputs of its task; the line to print.
 
     Args:
-        limit: points that `client` takes in one request.
+        send: `Client.sample`.
+        limit: points that the server takes in one request.
     """
     if task.problem is not None:
         raise CloudFileError(task.problem)
     notes: tuple[str, ...] = ()
     with _naming(task), _local_copy(task.source, options.read.format) as path:
         opened = decoder.open(path, options.read)
-        choice = _choose(client, opened.points, options, limit)
+        choice = _choose(send, opened.points, options, limit)
         if options.output == STDOUT:
             _print_rows(decoder.take(choice.rows), choice)
         if task.output is not None or options.indices:
@@ -82,7 +80,7 @@ def _local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
             raise CloudFileError(str(error).replace(str(path), STDIN)) from error
 
 
-def _choose(client: "Client", points: Array, options: Options, limit: int) -> Choice:
+def _choose(send: Send, points: Array, options: Options, limit: int) -> Choice:
     if len(points) > limit:
         raise InvalidArgumentError(
             f"{len(points)} points, and the server takes {limit} at once "
@@ -101,7 +99,7 @@ def _choose(client: "Client", points: Array, options: Options, limit: int) -> Ch
         points, policy = points[rows], "reject"
     elif options.has_start:
         start = int(rows[start])
-    sample = client.sample(
+    sample = send(
         points,
         m,
         start=start,
