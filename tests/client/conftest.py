@@ -72,12 +72,15 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
         head.request.points.data = b"".join(piece.points_data for piece in pieces)
         return pb.SampleLargeResponse(response=self.Sample(head.request, context))
 
-    def SampleStream(self, requests, context) -> Iterator[pb.SampleStreamResponse]:  # noqa: N802, ARG002
+    def SampleStream(self, requests, context) -> Iterator[pb.SampleStreamResponse]:  # noqa: N802
         """Answers every request, or in latest mode every second one; fails 13 points."""
         for index, message in enumerate(requests):
             if index == self.stream_ends_at:
                 return
             self.requests.append(message.request)
+            if self.failures:
+                code, text, _ = self.failures.pop(0)
+                context.abort(code, text)
             answer = pb.SampleStreamResponse(request_index=index)
             if message.mode == pb.STREAM_MODE_LATEST and index % 2 == 0:
                 continue

@@ -1,6 +1,7 @@
 """The two clients: the same surface, and how they use their channel."""
 
 import asyncio
+import functools
 import inspect
 import threading
 
@@ -69,6 +70,74 @@ async def test_a_cancelled_task_stays_cancelled(server, cloud):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+class ClosingChannel:
+    """Closes its client when a call begins, as another thread may."""
+
+    client: farpoint.Client
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.close, self.unary_stream = channel.close, channel.unary_stream
+        self.unary_unary, self.stream_stream, self.stream_unary = (
+            functools.partial(self._make, kind)
+            for kind in (channel.unary_unary, channel.stream_stream, channel.stream_unary)
+        )
+
+    def _make(self, kind, *arguments, **options):
+        call = kind(*arguments, **options)
+
+        def close_and_call(*arguments, **options):
+            self.client.close()
+            return call(*arguments, **options)
+
+        return close_and_call
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client, cloud: client.sample(cloud, 1),
+        lambda client, cloud: next(client.sample_stream([cloud], 1)),
+    ],
+)
+def test_a_call_of_a_client_that_another_thread_closes_has_an_error_of_its_own(
+    server, cloud, call, monkeypatch
+):
+    channel = ClosingChannel(grpc.insecure_channel(server.target))
+    monkeypatch.setattr("grpc.insecure_channel", lambda *_, **__: channel)
+    channel.client = farpoint.Client(server.target)
+    with pytest.raises(farpoint.FailedPreconditionError, match="closed"):
+        call(channel.client, cloud)
+
+
+async def wait_for_request(server) -> None:
+    while not server.requests:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", [farpoint.Client, farpoint.AsyncClient])
+async def test_calls_of_a_client_that_is_closed_end_with_its_error(server, cloud, kind):
+    server.hold = threading.Event()
+    client = kind(server.target)
+    is_async = kind is farpoint.AsyncClient
+    call = client.sample(cloud, 1) if is_async else asyncio.to_thread(client.sample, cloud, 1)
+    task = asyncio.create_task(call)
+    await asyncio.wait_for(wait_for_request(server), 30)
+    await client.close() if is_async else client.close()
+    with pytest.raises(farpoint.CancelledError, match="the client was closed"):
+        await asyncio.wait_for(task, 30)
+
+
+async def test_a_task_that_is_cancelled_while_its_client_is_closed_stays_cancelled(server, cloud):
+    server.hold = threading.Event()
+    client = farpoint.AsyncClient(server.target)
+    task = asyncio.create_task(client.sample(cloud, 1))
+    await asyncio.wait_for(wait_for_request(server), 30)
+    task.cancel()
+    await client.close()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_a_large_answer_passes(client, server):

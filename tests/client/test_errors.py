@@ -28,7 +28,6 @@ KINDS = {
     Code.UNIMPLEMENTED: farpoint.UnimplementedError,
     Code.RESOURCE_EXHAUSTED: farpoint.ResourceExhaustedError,
     Code.DEADLINE_EXCEEDED: farpoint.DeadlineExceededError,
-    Code.CANCELLED: farpoint.CancelledError,
     Code.INTERNAL: farpoint.InternalError,
     Code.UNKNOWN: farpoint.InternalError,
     Code.DATA_LOSS: farpoint.DataLossError,

@@ -13,7 +13,9 @@ from google.protobuf.message import Message
 from tests.client.conftest import serving
 
 import farpoint
-from farpoint.v1 import admin_pb2_grpc, sampling_pb2_grpc
+from farpoint._connection.channel import NOT_REPEATED, REPEATED
+from farpoint.inference import open_inference_pb2
+from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
 
 MAX_ATTEMPTS = 4
 
@@ -52,11 +54,11 @@ def admin():
         (lambda client: client.trim_memory(), {"TrimMemory": 1}),
         (lambda client: client.load_model("encoder"), {"LoadModel": 1}),
         (lambda client: client.unload_model("encoder"), {"UnloadModel": 1}),
-        (lambda client: next(client.sample_stream([np.eye(3)], 1)), {"SampleStream": 1}),
+        (lambda client: next(client.sample_stream([np.eye(3)], 1)), {"SampleStream": MAX_ATTEMPTS}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_streams_and_changes_of_the_server_are_never_repeated(admin, call, attempts):
+def test_all_but_changes_of_the_server_are_repeated(admin, call, attempts):
     with (
         farpoint.Client(admin.target, timeout=30) as client,
         pytest.raises(farpoint.UnavailableError),
@@ -65,13 +67,80 @@ def test_streams_and_changes_of_the_server_are_never_repeated(admin, call, attem
     assert admin.attempts == attempts
 
 
-def test_an_upload_is_never_repeated(client, server, cloud):
+def contract() -> set[str]:
+    """Every RPC as "package.Service/Method"."""
+    services = [
+        service
+        for file in (sampling_pb2, admin_pb2, open_inference_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+    ]
+    return {f"{s.full_name}/{m.name}" for s in services for m in s.methods}
+
+
+def test_each_rpc_of_the_contract_is_either_repeated_or_not():
+    lists = [
+        [f"{service}/{method}" for service, methods in rpcs.items() for method in methods]
+        for rpcs in (REPEATED, NOT_REPEATED)
+    ]
+    assert Counter([*lists[0], *lists[1]]) == Counter(contract())
+
+
+def upload(client: farpoint.Client, cloud) -> None:
+    client.sample([cloud] * 200, 1)
+
+
+def stream(client: farpoint.Client, cloud) -> None:
+    [answer] = client.sample_stream([cloud], 1)
+    assert answer.error is None
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
+@pytest.mark.parametrize("call", [upload, stream, lambda client, cloud: client.sample(cloud, 1)])
+async def test_what_a_server_that_ends_has_not_answered_is_repeated(server, cloud, call, code):
     server.message_bytes = 1 << 20
-    server.fail(grpc.StatusCode.UNAVAILABLE)
-    with pytest.raises(farpoint.UnavailableError):
-        client.sample([cloud] * 200, 1)
-    assert len(server.requests) == 1
-    assert server.pieces
+    server.fail(code)
+    with farpoint.Client(server.target, timeout=30) as client:
+        call(client, cloud)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("calls", [None, stream])
+async def test_a_server_that_cancels_every_attempt_is_unavailable(server, cloud, calls):
+    for _ in range(2 * MAX_ATTEMPTS):
+        server.fail(grpc.StatusCode.CANCELLED)
+    with (
+        farpoint.Client(server.target, timeout=30) as client,
+        pytest.raises(farpoint.UnavailableError, match="ended the call") as caught,
+    ):
+        calls(client, cloud) if calls else client.sample(cloud, 1)
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    async with farpoint.AsyncClient(server.target, timeout=30) as client:
+        with pytest.raises(farpoint.UnavailableError, match="ended the call"):
+            await client.sample(cloud, 1)
+
+
+def test_a_client_that_was_answered_waits_for_a_server_that_restarts(server, cloud):
+    def start() -> grpc.Server:
+        started = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+        sampling_pb2_grpc.add_SamplingServiceServicer_to_server(server, started)
+        started.add_insecure_port(target)
+        started.start()
+        return started
+
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        target = f"127.0.0.1:{found.getsockname()[1]}"
+    with farpoint.Client(target, timeout=30) as client:
+        with pytest.raises(farpoint.UnavailableError):
+            client.sample(cloud, 5)  # there has never been one
+        running = start()
+        assert len(client.sample(cloud, 5)) == 5
+        running.stop(None).wait()
+        waiting = futures.ThreadPoolExecutor(1).submit(client.sample, cloud, 5)
+        with pytest.raises(futures.TimeoutError):
+            waiting.result(2)  # all attempts without a connection would be over
+        running = start()
+        assert len(waiting.result(30)) == 5
+    running.stop(None).wait()
 
 
 def failed_calls(client: farpoint.Client, cloud, count: int) -> None:

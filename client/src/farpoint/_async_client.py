@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import grpc
 
 from farpoint._base_client import BaseClient
-from farpoint._connection.call import CallContext, start_call
+from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_aio_channel
 from farpoint._connection.shared_memory import Lease
 from farpoint._rpcs import calls
@@ -138,20 +138,25 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """Samples a stream of clouds; see `Client.sample_stream`."""
         self._check_loop()
         rpc = SampleStreamRpc(
-            *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
-            *(self._checksums, radius, method),
+            m=m,
+            start=start,
+            nonfinite=nonfinite,
+            latest_only=latest_only,
+            context=self._start_stream(timeout),
+            checksums=self._checksums,
+            radius=radius,
+            method=method,
         )
         stubs = self._stubs or self._open_stubs()
-        answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
-        try:
-            async for answer in answers:
-                for item in rpc.read(answer):
-                    yield item
-                    self._check_loop()
-        except grpc.RpcError as error:
-            raise rpc.context.failure(error) from error
-        finally:
-            self._cancel(answers)
+        with self._calling(rpc.context):
+            answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
+            try:
+                async for answer in answers:
+                    for item in rpc.read(answer):
+                        yield item
+                        self._check_loop()
+            finally:
+                self._cancel(answers)
         for item in rpc.finish():
             yield item
 
@@ -279,9 +284,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         return await self._invoke(rpc, context)
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
-        try:
-            method = rpc.method(self._stubs or self._open_stubs())
+        method = rpc.method(self._stubs or self._open_stubs())
+        with self._calling(context):
             response = await method(rpc.request, **context.rpc_options())
-        except grpc.RpcError as error:
-            raise context.failure(error) from error
         return rpc.read(response, context)

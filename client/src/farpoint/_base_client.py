@@ -1,8 +1,10 @@
 """Base of both clients: arguments, the channel that opens at the first call, pickling."""
 
+import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -16,7 +18,12 @@ from farpoint._connection.shared_memory import SharedMemory
 from farpoint._connection.targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Target, checked_target
 from farpoint._rpcs.calls import Stubs
 from farpoint._tensors import choose_checksums
-from farpoint.errors import FailedPreconditionError
+from farpoint.errors import (
+    CancelledError,
+    FailedPreconditionError,
+    FarpointError,
+    UnavailableError,
+)
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
 
@@ -59,8 +66,15 @@ class BaseClient(Generic[Channel]):
     ) -> None:
         target = checked_target(target)
         self._arguments = Arguments(
-            *(target, timeout, tls, token, credentials, shared_memory, checksums),
-            *(load_balancing, retry_budget),
+            target=target,
+            timeout=timeout,
+            tls=tls,
+            token=token,
+            credentials=credentials,
+            shared_memory=shared_memory,
+            checksums=checksums,
+            load_balancing=load_balancing,
+            retry_budget=retry_budget,
         )
         self._balance = Balance(load_balancing, retry_budget)
         self._timeout = timeout
@@ -81,13 +95,14 @@ class BaseClient(Generic[Channel]):
         self._message_limit: int | None = None
         self._channel: Channel | None = None
         self._stubs: Stubs | None = None
+        self._has_answer = False
         self._lock = threading.Lock()
 
     def _open_stubs(self) -> Stubs:
         """Stubs on the channel, which is opened if necessary."""
         with self._lock:
             if self._is_closed:
-                raise FailedPreconditionError("the client is closed: make a new one")
+                raise _closed()
             if self._stubs is None:
                 _forks.check()
                 self._channel = type(self)._open(
@@ -99,8 +114,49 @@ class BaseClient(Generic[Channel]):
             return self._stubs
 
     def _start(self, timeout: float | None) -> CallContext:
-        """The context of a call that starts now."""
-        return start_call(timeout, self._timeout, self.target)
+        """The context of a call that starts now.
+
+        Once a server has answered, calls wait for it if it is away, as while it restarts; before,
+        the target may be wrong, and they fail.
+        """
+        return start_call(timeout, self._timeout, self.target, self._has_answer)
+
+    def _start_stream(self, timeout: float | None) -> CallContext:
+        """Like `_start`, unlimited by default."""
+        return start_call(timeout, None, self.target, self._has_answer)
+
+    @contextmanager
+    def _calling(self, context: CallContext) -> Iterator[None]:
+        """A block that makes a call of gRPC; what it raises becomes an exception of this package.
+
+        gRPC says CANCELLED for a client that is closed, and for a server that ends.
+        """
+        try:
+            yield
+        except grpc.RpcError as error:
+            failure = context.failure(error)
+            if isinstance(failure, CancelledError):
+                failure = self._ended(context)
+            raise failure from error
+        except FarpointError:
+            raise
+        except (ValueError, grpc.aio.UsageError) as error:  # of a call on a channel that is closed
+            if self._is_closed:
+                raise _closed() from error
+            raise
+        except asyncio.CancelledError as error:  # what grpc.aio raises in every call of a channel
+            if self._is_closed and not _is_task_cancelled():
+                raise self._ended(context) from error
+            raise
+        self._has_answer = True
+
+    def _ended(self, context: CallContext) -> FarpointError:
+        """The exception for a call that its caller did not cancel."""
+        if self._is_closed:
+            text = "the client was closed during the call"
+            return CancelledError(text, request_id=context.request_id)
+        text = "the server ended the call before it answered"
+        return UnavailableError(text, request_id=context.request_id)
 
     def _end(self) -> Channel | None:
         """The channel to close, if one was opened; the client takes no more calls."""
@@ -122,6 +178,16 @@ class BaseClient(Generic[Channel]):
 
     def __setstate__(self, arguments: Arguments) -> None:
         self.__init__(**vars(arguments))  # type: ignore[misc]
+
+
+def _closed() -> FailedPreconditionError:
+    return FailedPreconditionError("the client is closed: make a new one")
+
+
+def _is_task_cancelled() -> bool:
+    """Whether the running task was cancelled; before Python 3.11, which cannot tell, True."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0
 
 
 class _Forks:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import grpc
 
 from farpoint._base_client import BaseClient
-from farpoint._connection.call import CallContext, start_call
+from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
 from farpoint._connection.shared_memory import Lease
 from farpoint._rpcs import calls
@@ -64,7 +64,7 @@ class Client(BaseClient[grpc.Channel]):
 
     Nothing is sent before the first call. A call that reached no server is repeated up to three
     times within its timeout, as long as few calls fail; a call that changes the server is never
-    repeated.
+    repeated. After its first answer a client waits, within the timeout, for a server that is away.
     """
 
     _open = staticmethod(open_channel)
@@ -137,8 +137,15 @@ class Client(BaseClient[grpc.Channel]):
         context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             rpc = SampleRpc(
-                *(points, m, attributes, start, nonfinite),
-                *(lease, self._checksums, radius, method),
+                points=points,
+                m=m,
+                attributes=attributes,
+                start=start,
+                nonfinite=nonfinite,
+                lease=lease,
+                checksums=self._checksums,
+                radius=radius,
+                method=method,
             )
             if not rpc.batch.clouds:
                 return []
@@ -180,8 +187,14 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the stream itself failed; raised while it is read.
         """
         rpc = SampleStreamRpc(
-            *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
-            *(self._checksums, radius, method),
+            m=m,
+            start=start,
+            nonfinite=nonfinite,
+            latest_only=latest_only,
+            context=self._start_stream(timeout),
+            checksums=self._checksums,
+            radius=radius,
+            method=method,
         )
         return self._read_stream(rpc, clouds)
 
@@ -336,14 +349,13 @@ class Client(BaseClient[grpc.Channel]):
         self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
         stubs = self._stubs or self._open_stubs()
-        answers = stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
-        try:
-            for answer in answers:
-                yield from rpc.read(answer)
-        except grpc.RpcError as error:
-            raise rpc.context.failure(error) from error
-        finally:
-            answers.cancel()
+        with self._calling(rpc.context):
+            answers = stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
+            try:
+                for answer in answers:
+                    yield from rpc.read(answer)
+            finally:
+                answers.cancel()
         yield from rpc.finish()
 
     def _send(
@@ -360,9 +372,7 @@ class Client(BaseClient[grpc.Channel]):
         return self._invoke(rpc, context)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
-        try:
-            method = rpc.method(self._stubs or self._open_stubs())
+        method = rpc.method(self._stubs or self._open_stubs())
+        with self._calling(context):
             response = method(rpc.request, **context.rpc_options())
-        except grpc.RpcError as error:
-            raise context.failure(error) from error
         return rpc.read(response, context)

@@ -88,10 +88,15 @@ class App:
         self._others.join()
 
     async def drain(self) -> bool:
-        """Stops accepting calls, waits for those accepted; whether all were answered in time."""
+        """Stops accepting calls, waits for those accepted; whether all were answered in time.
+
+        First health tells load balancers, then each connection its caller, to go elsewhere.
+        """
         log.info("draining", calls=self._transport.in_flight.calls)
         self._health.set_all(serving=False)
+        self._transport.close_after_answers()
         await asyncio.sleep(self._settings.drain_grace_s)
+        await self._transport.leave(self._settings.drain_timeout_s)
         return await self.answer_all(self._settings.drain_timeout_s)
 
     async def answer_all(self, timeout_s: float) -> bool:

@@ -62,6 +62,7 @@ class Transport:
             LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None,
             *(self._auth, self._tracing),
         )
+        self._leaving: asyncio.Future[None] | None = None
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
             *(admission, self.threads, settings.max_message_bytes),
@@ -113,6 +114,20 @@ class Transport:
             "page": self.http.url if self.http.page.is_there else None,
             "shared_memory_address": self.shared_memory.address,
         }
+
+    def close_after_answers(self) -> None:
+        """Has connections of HTTP end with their next answer, so that their callers reconnect."""
+        self.http.close_after_answers()
+
+    async def leave(self, grace_s: float) -> None:
+        """Accepts no more connections and tells each caller to leave its own.
+
+        gRPC cancels calls that reach it after that, and answers those before, for `grace_s`.
+        """
+        await self.in_flight.hold()
+        self.http.close_port()
+        self._leaving = asyncio.ensure_future(self.servers.stop(grace_s))
+        await asyncio.sleep(0)
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection and cancels unanswered calls."""

@@ -42,6 +42,8 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
     check_message_size(head.ByteSize(), pipeline.limits)
     points, size = upload_size(head, pipeline.limits, pipeline.admission.max_bytes)
     pipeline.admission.check_headroom()
+    # The client's library keeps what it sends for a retry until it sees this.
+    await context.send_initial_metadata(())
     with pipeline.admission.reserve(0, 0) as reservation:
         data = await receive_points(context, points, size, pipeline.limits.clouds, reservation)
         message = SampleMessage(head, data, head.ByteSize())

@@ -188,6 +188,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             try:
                 call = OpenCall(context, self._in_flight, slots, self._outgoing)
                 answer = await behavior(request, context)
+                await self._in_flight.may_answer()
                 if self._outgoing is not None and answer is not None:
                     call.response = self._outgoing.send(context, answer)
                 log_end(arrived)
@@ -201,6 +202,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 code = code_of(error).name
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
+                await self._in_flight.may_answer()
                 if load is not None and code in FAILED_HERE:
                     report = load.count_error()
                 await _abort(context, request_id, error, report)

@@ -18,6 +18,10 @@ WATCHES = (192, 64)
 ADMIN = (64, 32)
 ADMIN_RPCS = ("farpoint.v1.AdminService/", "inference.GRPCInferenceService/RepositoryModel")
 LOG_INTERVAL_S = 1.0
+# Without a new call for so long, every caller that waits for an answer before its next call waits.
+QUIET_S = 0.05
+# Callers that do not wait for answers call all the time.
+MAX_HOLD_S = 0.3
 log = structlog.get_logger("farpoint.rpc")
 
 
@@ -112,14 +116,19 @@ class RefusalLog:
 
 
 class InFlight:
-    """Counts calls, so that a drain knows when the last one is answered."""
+    """Counts calls, so that a drain knows when the last one is answered.
+
+    A drain begins with `hold`, which keeps answers back. A caller that waits for them sends no call
+    that could meet the server's end; when it gets its answer, it knows that the server leaves.
+    """
 
     def __init__(self) -> None:
-        self._calls = 0
+        self._calls = self._accepted = 0
         self.draining = asyncio.Event()
         """Set once nothing more is accepted; a stream that is open then ends by itself."""
-        self._idle = asyncio.Event()
+        self._idle, self._may_answer = asyncio.Event(), asyncio.Event()
         self._idle.set()
+        self._may_answer.set()
 
     @property
     def calls(self) -> int:
@@ -131,6 +140,7 @@ class InFlight:
         if self.draining.is_set():
             raise DrainingError("the server is shutting down")
         self._calls += 1
+        self._accepted += 1
         self._idle.clear()
 
     def leave(self) -> None:
@@ -139,9 +149,23 @@ class InFlight:
         if self._calls == 0:
             self._idle.set()
 
+    async def hold(self) -> None:
+        """Keeps answers back until `drain`; returns when no call has come for a moment."""
+        self._may_answer.clear()
+        end, seen = time.monotonic() + MAX_HOLD_S, -1
+        while self._accepted != seen and time.monotonic() < end:
+            seen = self._accepted
+            await asyncio.sleep(QUIET_S)
+
+    async def may_answer(self) -> None:
+        """Waits while answers are kept back."""
+        if not self._may_answer.is_set():
+            await self._may_answer.wait()
+
     async def drain(self) -> None:
         """Accepts no more calls and waits until the last one is answered."""
         self.draining.set()
+        self._may_answer.set()
         await self._idle.wait()
 
 

@@ -1,5 +1,6 @@
 """The gRPC servers of a process, public and administrative, and their addresses."""
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -96,8 +97,7 @@ class GrpcServers:
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that are not answered in time are cancelled."""
-        for server in self._servers:
-            await server.stop(grace_s)
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
 
     @property
     def _servers(self) -> Sequence[grpc.aio.Server]:

@@ -6,17 +6,20 @@ import socket
 import weakref
 from pathlib import Path
 
+import grpc
 import pytest
 from google.rpc import error_details_pb2
 from structlog.testing import capture_logs
-from tests.support.rpc import CallContext
+from tests.support.rpc import METHOD, CallContext, serving
 
 from farpoint_server.errors import (
     DrainingError,
     TooManyCallsError,
 )
 from farpoint_server.transport import admission as module
+from farpoint_server.transport import limits
 from farpoint_server.transport.admission import Admission, Outgoing
+from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
@@ -50,14 +53,14 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
     ],
 )
 def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
-    limits = CallLimits(total=10, per_caller=None, retry_ms=1)
-    enter(limits.of(rpc), "a", most)
+    all_limits = CallLimits(total=10, per_caller=None, retry_ms=1)
+    enter(all_limits.of(rpc), "a", most)
     with pytest.raises(TooManyCallsError, match=f"at most {most}"):
-        enter(limits.of(rpc), "a")
+        enter(all_limits.of(rpc), "a")
     others = {RPC, "farpoint.v1.AdminService/GetMemory", "grpc.health.v1.Health/Check"}
     for other in others:
-        if limits.of(other) is not limits.of(rpc):
-            enter(limits.of(other), "a")
+        if all_limits.of(other) is not all_limits.of(rpc):
+            enter(all_limits.of(other), "a")
 
 
 @pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
@@ -155,6 +158,41 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     assert (in_flight.calls, draining.done(), in_flight.draining.is_set()) == (1, False, True)
     contexts[1].end()
     await asyncio.wait_for(draining, 30)
+
+
+async def test_a_drain_keeps_answers_back_until_no_call_comes():
+    in_flight, begun = InFlight(), 0
+
+    async def answer(_: object, __: object) -> bytes:
+        nonlocal begun
+        begun += 1
+        return b"answer"
+
+    async with serving(answer, RequestInterceptor(in_flight), kind="unary_unary") as channel:
+        call = channel.unary_unary(METHOD)
+        assert await call(b"") == b"answer"
+        holding = asyncio.create_task(in_flight.hold())
+        await asyncio.sleep(0)
+        held = [asyncio.ensure_future(call(b"").code()) for _ in range(3)]
+        await asyncio.wait_for(holding, 30)
+        assert begun == 4, "they are answered, but"
+        assert not any(each.done() for each in held)
+        await asyncio.wait_for(in_flight.drain(), 30)
+        assert await asyncio.gather(*held) == [grpc.StatusCode.OK] * 3
+
+
+async def test_callers_that_do_not_wait_for_answers_hold_up_a_drain_for_a_moment_only(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_HOLD_S", 5 * limits.QUIET_S)
+    in_flight = InFlight()
+
+    async def call() -> None:
+        while not in_flight.draining.is_set():
+            OpenCall(CallContext(), in_flight, None, None)
+            await asyncio.sleep(limits.QUIET_S / 5)
+
+    calling = asyncio.create_task(call())
+    await asyncio.wait_for(in_flight.hold(), 30)
+    calling.cancel()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ class CallContext:
     """Target of the client, for messages."""
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.perf_counter)
+    waits: bool = False
+    """Whether it waits for a server that is away."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -53,7 +55,11 @@ class CallContext:
 
     def rpc_options(self) -> dict[str, Any]:
         """Keyword arguments of a stub's method, with the remaining time of the call."""
-        return {"timeout": self.remaining_s(), "metadata": self.metadata}
+        return {
+            "timeout": self.remaining_s(),
+            "metadata": self.metadata,
+            "wait_for_ready": self.waits,
+        }
 
     def read_timings(self, timings: pb.Timings) -> Timings:
         """The server's measurements, and the rest of the time since the call started."""
@@ -101,7 +107,10 @@ class CallContext:
 
 
 def start_call(
-    timeout: float | None, default: float | None = None, target: str = ""
+    timeout: float | None,
+    default: float | None = None,
+    target: str = "",
+    waits: bool = False,
 ) -> CallContext:
     """A call that starts now, with its timeout in seconds or the client's."""
     timeout = default if timeout is None else timeout
@@ -110,4 +119,4 @@ def start_call(
             f"timeout must be above 0 and at most {_MAX_TIMEOUT_S} seconds, or None, got {timeout}",
             field="timeout",
         )
-    return CallContext(timeout, target)
+    return CallContext(timeout, target, waits=waits)

@@ -12,17 +12,36 @@ from farpoint.errors import InvalidArgumentError
 
 PLAIN = Security()
 
-_SAMPLING = "farpoint.v1.SamplingService"
-_ADMIN = "farpoint.v1.AdminService"
-_NOT_RETRIED = [
-    # For a retry, all that was sent would have to be kept.
-    {"service": _SAMPLING, "method": "SampleStream"},
-    {"service": _SAMPLING, "method": "SampleLarge"},
-    # These change the server, and an attempt whose answer was lost may have done so.
-    {"service": _ADMIN, "method": "LoadModel"},
-    {"service": _ADMIN, "method": "UnloadModel"},
-    {"service": _ADMIN, "method": "TrimMemory"},
-]
+# Every RPC of the contract is in one of the two. These change nothing on the server, so an attempt
+# may be repeated; once a response has begun gRPC repeats nothing, and keeps nothing for it.
+REPEATED = {
+    "farpoint.v1.SamplingService": (
+        "Sample",
+        "SampleStream",
+        "SampleLarge",
+        "Encode",
+        "ListModels",
+        "GetServerInfo",
+    ),
+    "farpoint.v1.AdminService": ("GetMemory",),
+    "inference.GRPCInferenceService": (
+        "ServerLive",
+        "ServerReady",
+        "ServerMetadata",
+        "ModelReady",
+        "ModelMetadata",
+        "ModelConfig",
+        "ModelStatistics",
+        "ModelInfer",
+        "ModelStreamInfer",
+        "RepositoryIndex",
+    ),
+}
+# These change the server, and an attempt whose answer was lost may have done so.
+NOT_REPEATED = {
+    "farpoint.v1.AdminService": ("LoadModel", "UnloadModel", "TrimMemory"),
+    "inference.GRPCInferenceService": ("RepositoryModelLoad", "RepositoryModelUnload"),
+}
 
 LoadBalancing: TypeAlias = Literal["round_robin", "weighted_round_robin", "pick_first"]
 _POLICIES: dict[str, list[dict[str, Any]]] = {
@@ -47,6 +66,8 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     # A second after a refused connection, by default, retries are used up; a process of a server
     # that is killed may refuse one while the others serve.
     ("grpc.initial_reconnect_backoff_ms", 100),
+    # By default two minutes: a server that comes back is found within a second.
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     # A server that hangs, or is gone without closing, is noticed in 20 s while a call waits for it;
     # then the call is repeated elsewhere. An idle channel stays silent.
     ("grpc.keepalive_time_ms", 10_000),
@@ -84,15 +105,20 @@ class Balance:
         return (("grpc.service_config", json.dumps(self._service_config())),)
 
     def _service_config(self) -> dict[str, Any]:
-        # The other methods change nothing on the server, so an attempt may safely be repeated.
         repeated = {
-            "name": [{}],
+            "name": [
+                {"service": service, "method": method}
+                for service, methods in REPEATED.items()
+                for method in methods
+            ],
             "retryPolicy": {
                 "maxAttempts": 4,
                 "initialBackoff": "0.1s",
                 "maxBackoff": "2s",
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                # A server that shuts down cancels what reaches it in the last moment. What this
+                # side cancels is not repeated.
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
         # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
@@ -101,7 +127,7 @@ class Balance:
         throttling = {"maxTokens": max(1, 2 * self.retry_budget), "tokenRatio": 0.1}
         return {
             "loadBalancingConfig": _POLICIES[self.policy],
-            "methodConfig": [repeated, {"name": _NOT_RETRIED}],
+            "methodConfig": [repeated],
             "retryThrottling": throttling,
         }
 

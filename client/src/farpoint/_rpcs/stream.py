@@ -66,7 +66,7 @@ class SampleStreamRpc:
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of the stub's method; the timeout starts when the answers are read."""
-        return {"timeout": self.context.timeout, "metadata": self.context.metadata}
+        return {**self.context.rpc_options(), "timeout": self.context.timeout}
 
     def requests(self, clouds: Iterable[object]) -> Iterator[Request]:
         """The messages of the stream; a failure of `clouds` ends them and is kept for `finish`."""

@@ -103,6 +103,15 @@ class HttpServer:
         )
         self._sweep = asyncio.create_task(_close_late(self.state))
 
+    def close_after_answers(self) -> None:
+        """Ends each connection with its next answer."""
+        self.state.default_headers.append((b"connection", b"close"))
+
+    def close_port(self) -> None:
+        """Accepts no more connections."""
+        if self._server is not None:
+            self._server.close()
+
     async def stop(self, grace_s: float = STOP_S) -> None:
         """Closes the port, waits for answers in flight, and closes every connection."""
         if self._server is not None and self._sweep is not None:
