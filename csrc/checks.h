@@ -49,6 +49,11 @@ inline at::ScalarType distance_type(const at::Tensor& xyz) {
   return xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// Two sets of points may have two types; the wider one decides.
+inline at::ScalarType distance_type(const at::Tensor& xyz, const at::Tensor& points) {
+  return distance_type(xyz.scalar_type() == at::kDouble ? xyz : points);
+}
+
 // One integer for each cloud, int32 or int64.
 inline void check_per_cloud(const char* name, const std::optional<at::Tensor>& values,
                             int64_t count, const at::Tensor& xyz) {
@@ -78,6 +83,10 @@ inline at::Tensor int64_or_none(const std::optional<at::Tensor>& values) {
 // Contiguous, in the type that is computed in: the halves in float32, rounded once at the end.
 inline at::Tensor widened(const at::Tensor& values) {
   return values.to(distance_type(values)).contiguous();
+}
+
+inline at::Tensor widened(const at::Tensor& values, at::ScalarType type) {
+  return values.to(type).contiguous();
 }
 
 // Farthest point sampling.
@@ -180,7 +189,8 @@ inline void check_search(const at::Tensor& xyz, const char* name, const at::Tens
   check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(points.dim() == 3 && points.size(2) == 3 && points.size(0) == xyz.size(0), name,
                     ": expected shape (", xyz.size(0), ", M, 3), got ", points.sizes());
-  check_same_type(name, points, "xyz", xyz);
+  check_coordinates(name, points);
+  check_same_device(name, points, xyz);
   TORCH_CHECK_VALUE(std::max(xyz.size(1), points.size(1)) <= kMostPoints, "xyz, ", name,
                     ": expected at most ", kMostPoints, " points in a cloud, got ", xyz.sizes(),
                     " and ", points.sizes());
@@ -205,7 +215,8 @@ inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, i
   check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(queries.dim() == 2 && queries.size(1) == 3,
                     "queries: expected shape (M, 3), got ", queries.sizes());
-  check_same_type("queries", queries, "xyz", xyz);
+  check_coordinates("queries", queries);
+  check_same_device("queries", queries, xyz);
   check_k(k);
   TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1,
                     "offsets: expected shape (B + 1,), got ", offsets.sizes());
@@ -216,15 +227,26 @@ inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, i
                     query_offsets.sizes());
 }
 
-inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius,
-                             int64_t k, const std::optional<at::Tensor>& lengths,
-                             double min_radius) {
-  check_search(xyz, "centers", centers, lengths, 1);
+inline void check_shell(double min_radius, double radius) {
   TORCH_CHECK_VALUE(radius > 0, "radius: expected a positive number, got ", radius);
   TORCH_CHECK_VALUE(min_radius >= 0 && min_radius < radius,
                     "min_radius: expected 0 <= min_radius < radius = ", radius, ", got ",
                     min_radius);
+}
+
+// `shells` (B, 2) are the inner and the outer radius of each cloud, instead of the numbers.
+inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius,
+                             int64_t k, const std::optional<at::Tensor>& lengths, double min_radius,
+                             const std::optional<at::Tensor>& shells) {
+  check_search(xyz, "centers", centers, lengths, 1);
   check_k(k);
+  if (!shells) return check_shell(min_radius, radius);
+  TORCH_CHECK_TYPE(shells->scalar_type() == distance_type(xyz, centers), "radius: expected ",
+                   distance_type(xyz, centers), ", got ", shells->scalar_type());
+  TORCH_CHECK_VALUE(shells->dim() == 2 && shells->size(0) == xyz.size(0) && shells->size(1) == 2,
+                    "radius: expected two for each of ", xyz.size(0), " clouds, got ",
+                    shells->sizes());
+  check_same_device("radius", *shells, xyz);
 }
 
 // Points nearer than the root of this are in the ball: computed as distances are.

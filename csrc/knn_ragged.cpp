@@ -34,7 +34,7 @@ Tensors knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
   const auto slots = host_offsets("query_offsets", query_offsets, queries.size(0));
   const int64_t *row = rows.const_data_ptr<int64_t>(), *slot = slots.const_data_ptr<int64_t>();
   const auto squared = at::full({queries.size(0), k}, std::numeric_limits<double>::infinity(),
-                                xyz.options().dtype(distance_type(xyz)));
+                                xyz.options().dtype(distance_type(xyz, queries)));
   const auto idx = at::full({queries.size(0), k}, -1, xyz.options().dtype(at::kInt));
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
     const int64_t found = std::min(k, row[b + 1] - row[b]);

@@ -82,10 +82,12 @@ TORCH_LIBRARY(farpoint, m) {
       "-> (Tensor, Tensor)",
       tags);
   // (B, N, 3), (B, M, 3) -> int32 (B, M, k), int32 (B, M): the lowest rows nearer than radius, and
-  // not nearer than min_radius unless they coincide with the center.
+  // not nearer than min_radius unless they coincide with the center. Or shells (B, 2), in the type
+  // of the distances, have the inner and the outer radius of each cloud, and the numbers are
+  // unused.
   m.def(
       "ball_query(Tensor xyz, Tensor centers, float radius, SymInt k, Tensor? lengths=None, "
-      "float min_radius=0.0) -> (Tensor, Tensor)",
+      "float min_radius=0.0, Tensor? shells=None) -> (Tensor, Tensor)",
       tags);
   // (B, N, 3), (B, M, 3) -> int32 (B, N), squared distances (B, N), of the type as above; -1 and
   // inf where there is no sample.

@@ -21,31 +21,12 @@ at::Tensor call_gather(const at::Tensor& features, const at::Tensor& idx) {
   return op.call(features, idx);
 }
 
-// The derivative of each op, which takes the gradient of the result, the indices and the columns
-// that a row of the input has.
-struct Gather {
-  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
-    return call_scatter(grad, idx, std::move(n));
-  }
-};
+}  // namespace
 
-struct Group {
-  // With reshape, since flatten has no rule for the batched gradients of torch.autograd.
-  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
-    const auto columns = idx.sym_size(1) * idx.sym_size(2);
-    return call_scatter(grad.reshape_symint({grad.sym_size(0), grad.sym_size(1), columns}),
-                        idx.reshape_symint({idx.sym_size(0), columns}), std::move(n));
-  }
-};
-
-struct Scatter {
-  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt) {
-    return call_gather(grad, idx);
-  }
-};
-
+// The node of an op, named as torch names its own. `derivative` takes the gradient of the result,
+// the indices and the columns that a row of the input has.
 template <class Op>
-struct LinearNode : torch::autograd::Function<LinearNode<Op>> {
+struct LinearNode : torch::autograd::Function<Op> {
   static constexpr bool is_traceable = true;
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input, const at::Tensor& idx,
@@ -64,27 +45,53 @@ struct LinearNode : torch::autograd::Function<LinearNode<Op>> {
   }
 };
 
+struct GatherPointsBackward : LinearNode<GatherPointsBackward> {
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
+    return call_scatter(grad, idx, std::move(n));
+  }
+};
+
+struct GroupPointsBackward : LinearNode<GroupPointsBackward> {
+  // With reshape, since flatten has no rule for the batched gradients of torch.autograd.
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt n) {
+    const auto columns = idx.sym_size(1) * idx.sym_size(2);
+    return call_scatter(grad.reshape_symint({grad.sym_size(0), grad.sym_size(1), columns}),
+                        idx.reshape_symint({idx.sym_size(0), columns}), std::move(n));
+  }
+};
+
+struct ScatterPointsBackward : LinearNode<ScatterPointsBackward> {
+  static at::Tensor derivative(const at::Tensor& grad, const at::Tensor& idx, c10::SymInt) {
+    return call_gather(grad, idx);
+  }
+};
+
+namespace {
+
 // The result `apply(input)`, its node and its tangent.
-template <class Op, class Apply>
+template <class Node, class Apply>
 at::Tensor linear(const at::Tensor& input, const at::Tensor& idx, const Apply& apply) {
   auto out = below_autograd([&] { return apply(input); });
   if (compute_requires_grad(input)) {
-    out = record<LinearNode<Op>>(primal(input), idx, Computed<at::Tensor>{out});
+    out = record<Node>(primal(input), idx, Computed<at::Tensor>{out});
   }
   if (isFwGradDefined(input)) set_tangent(out, apply(tangent(input)));
   return out;
 }
 
 at::Tensor gather_points(const at::Tensor& features, const at::Tensor& idx) {
-  return linear<Gather>(features, idx, [&](const at::Tensor& f) { return call_gather(f, idx); });
+  return linear<GatherPointsBackward>(features, idx,
+                                      [&](const at::Tensor& f) { return call_gather(f, idx); });
 }
 
 at::Tensor scatter_points(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
-  return linear<Scatter>(values, idx, [&](const at::Tensor& v) { return call_scatter(v, idx, n); });
+  return linear<ScatterPointsBackward>(
+      values, idx, [&](const at::Tensor& v) { return call_scatter(v, idx, n); });
 }
 
 at::Tensor group_points(const at::Tensor& features, const at::Tensor& idx) {
-  return linear<Group>(features, idx, [&](const at::Tensor& f) { return call_group(f, idx); });
+  return linear<GroupPointsBackward>(features, idx,
+                                     [&](const at::Tensor& f) { return call_group(f, idx); });
 }
 
 }  // namespace

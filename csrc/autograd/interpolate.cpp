@@ -61,40 +61,11 @@ struct Product {
   c10::SymInt columns;  // of the features
 };
 
-// Each rule gives the gradients of a product in its first and its second factor, in turn from the
-// gradient of the result and the other factor; `m` is columns(), that of the features where needed.
-struct Interpolate {
-  static c10::SymInt columns(const Tensor& features, const Tensor&) { return features.sym_size(2); }
-  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt m) {
-    return call_weighted_scatter(grad, idx, weight, std::move(m));
-  }
-  static Tensor second(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
-    return call_dot(grad, features, idx);
-  }
-};
+}  // namespace
 
-struct InterpolateScatter {
-  static c10::SymInt columns(const Tensor&, const Tensor&) { return 0; }
-  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt) {
-    return call_interpolate(grad, idx, weight);
-  }
-  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt) {
-    return call_dot(values, grad, idx);
-  }
-};
-
-struct InterpolateDot {
-  static c10::SymInt columns(const Tensor&, const Tensor& features) { return features.sym_size(2); }
-  static Tensor first(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
-    return call_interpolate(features, idx, grad);
-  }
-  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt m) {
-    return call_weighted_scatter(values, idx, grad, std::move(m));
-  }
-};
-
+// The node of a product, whose `Rule` is named as torch names its nodes.
 template <class Rule>
-struct Node : torch::autograd::Function<Node<Rule>> {
+struct ProductNode : torch::autograd::Function<Rule> {
   static constexpr bool is_traceable = true;
 
   static Tensor forward(AutogradContext* ctx, const Tensor& /*first*/, const Tensor& /*second*/,
@@ -115,34 +86,68 @@ struct Node : torch::autograd::Function<Node<Rule>> {
   }
 };
 
+// Each rule gives the gradients of a product in its first and its second factor, in turn from the
+// gradient of the result and the other factor; `m` is columns(), that of the features where needed.
+struct InterpolateBackward : ProductNode<InterpolateBackward> {
+  static c10::SymInt columns(const Tensor& features, const Tensor&) { return features.sym_size(2); }
+  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt m) {
+    return call_weighted_scatter(grad, idx, weight, std::move(m));
+  }
+  static Tensor second(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
+    return call_dot(grad, features, idx);
+  }
+};
+
+struct InterpolateScatterBackward : ProductNode<InterpolateScatterBackward> {
+  static c10::SymInt columns(const Tensor&, const Tensor&) { return 0; }
+  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt) {
+    return call_interpolate(grad, idx, weight);
+  }
+  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt) {
+    return call_dot(values, grad, idx);
+  }
+};
+
+struct InterpolateDotBackward : ProductNode<InterpolateDotBackward> {
+  static c10::SymInt columns(const Tensor&, const Tensor& features) { return features.sym_size(2); }
+  static Tensor first(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
+    return call_interpolate(features, idx, grad);
+  }
+  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt m) {
+    return call_weighted_scatter(values, idx, grad, std::move(m));
+  }
+};
+
+namespace {
+
 // The product `multiply(first, second)`, its node and its tangent.
 template <class Rule, class Multiply>
 Tensor product(const Tensor& first, const Tensor& second, const Tensor& idx,
                const Multiply& multiply) {
   auto out = below_autograd([&] { return multiply(first, second); });
   if (compute_requires_grad(first, second)) {
-    out = record<Node<Rule>>(primal(first), primal(second),
-                             Product{first, second, idx, out, Rule::columns(first, second)});
+    out = record<Rule>(primal(first), primal(second),
+                       Product{first, second, idx, out, Rule::columns(first, second)});
   }
   set_product_tangent(out, first, second, multiply);
   return out;
 }
 
 Tensor interpolate(const Tensor& features, const Tensor& idx, const Tensor& weight) {
-  return product<Interpolate>(features, weight, idx, [&](const Tensor& f, const Tensor& w) {
+  return product<InterpolateBackward>(features, weight, idx, [&](const Tensor& f, const Tensor& w) {
     return call_interpolate(f, idx, w);
   });
 }
 
 Tensor interpolate_scatter(const Tensor& values, const Tensor& idx, const Tensor& weight,
                            c10::SymInt m) {
-  return product<InterpolateScatter>(values, weight, idx, [&](const Tensor& v, const Tensor& w) {
-    return call_weighted_scatter(v, idx, w, m);
-  });
+  return product<InterpolateScatterBackward>(
+      values, weight, idx,
+      [&](const Tensor& v, const Tensor& w) { return call_weighted_scatter(v, idx, w, m); });
 }
 
 Tensor interpolate_dot(const Tensor& values, const Tensor& features, const Tensor& idx) {
-  return product<InterpolateDot>(
+  return product<InterpolateDotBackward>(
       values, features, idx, [&](const Tensor& v, const Tensor& f) { return call_dot(v, f, idx); });
 }
 

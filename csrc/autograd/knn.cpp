@@ -52,7 +52,9 @@ struct Search {
   bool some_unused;
 };
 
-struct Knn : torch::autograd::Function<Knn> {
+}  // namespace
+
+struct KnnBackward : torch::autograd::Function<KnnBackward> {
   static constexpr bool is_traceable = true;
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& /*xyz*/,
@@ -83,6 +85,8 @@ struct Knn : torch::autograd::Function<Knn> {
   }
 };
 
+namespace {
+
 at::Tensor tangent_or_zeros(const at::Tensor& tensor) {
   return isFwGradDefined(tensor) ? tangent(tensor) : at::zeros_like(tensor);
 }
@@ -96,15 +100,22 @@ at::Tensor squared_tangent(const Search& s) {
   return difference.mul(moved).sum(1).mul(2);
 }
 
+// Whether a cloud may have fewer than k points; a symbolic size is not asked, which would put a
+// guard on it into the graph.
+bool may_lack_points(const at::Tensor& xyz, const c10::SymInt& k, const OptionalTensor& lengths) {
+  const auto most = k.maybe_as_int(), points = xyz.sym_size(1).maybe_as_int();
+  return lengths || !most || !points || *most > *points;
+}
+
 Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, c10::SymInt k,
             const OptionalTensor& lengths) {
   static const auto op = op_handle<KnnOp>("farpoint::knn");
   auto [squared, idx] = below_autograd([&] { return op.call(xyz, queries, k, lengths); });
   const bool moves = isFwGradDefined(xyz) || isFwGradDefined(queries);
   if (!moves && !compute_requires_grad(xyz, queries)) return {squared, idx};
-  const Search search = {xyz, queries, squared, idx, lengths || k > xyz.sym_size(1)};
+  const Search search = {xyz, queries, squared, idx, may_lack_points(xyz, k, lengths)};
   if (compute_requires_grad(xyz, queries)) {
-    squared = record<Knn>(primal(xyz), primal(queries), search);
+    squared = record<KnnBackward>(primal(xyz), primal(queries), search);
   }
   if (moves) set_tangent(squared, squared_tangent(search));
   return {squared, idx};

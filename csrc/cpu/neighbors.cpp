@@ -35,7 +35,8 @@ struct Search {
 
 Search search_of(const at::Tensor& points, const at::Tensor& queries, std::vector<int64_t> sizes,
                  std::vector<int64_t> query_sizes) {
-  return {widened(points), widened(queries), std::move(sizes), std::move(query_sizes)};
+  const auto type = distance_type(points, queries);
+  return {widened(points, type), widened(queries, type), std::move(sizes), std::move(query_sizes)};
 }
 
 // Of `points` that `lengths` bounds and all queries.
@@ -63,8 +64,8 @@ std::vector<std::unique_ptr<Cloud<Real>>> make_searchable(const Search& s, Use u
   return clouds;
 }
 
-// Calls search(cloud, queries, first, count) for the queries that count, in shares for threads;
-// `first` is the place of the first of them in the batch.
+// Calls search(cloud, queries, first, count) for the queries that count, in shares of one cloud for
+// threads; `first` is the place of the first of them in the batch.
 template <class Real, class Visit>
 void each_share(const Search& s, Use use, const Visit& search) {
   constexpr int64_t kGrain = 64;  // that one thread should do before another is worth waking
@@ -97,18 +98,34 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
   return {squared, idx};
 }
 
+// The squared inner and outer radius of each of `batch` clouds, one pair after another.
+template <class Real>
+std::vector<Real> squared_shells(const OptionalTensor& shells, double min_radius, double radius,
+                                 int64_t batch) {
+  std::vector<Real> squared(2 * batch);
+  const auto given = shells ? shells->contiguous() : at::Tensor();
+  const Real* values = shells ? given.const_data_ptr<Real>() : nullptr;
+  for (int64_t b = 0; b < batch; ++b) {
+    if (values) check_shell(values[2 * b], values[2 * b + 1]);
+    squared[2 * b] = squared_radius<Real>(values ? values[2 * b] : min_radius);
+    squared[2 * b + 1] = squared_radius<Real>(values ? values[2 * b + 1] : radius);
+  }
+  return squared;
+}
+
 Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius, int64_t k,
-                   const OptionalTensor& lengths, double min_radius) {
-  check_ball_query(xyz, centers, radius, k, lengths, min_radius);
+                   const OptionalTensor& lengths, double min_radius, const OptionalTensor& shells) {
+  check_ball_query(xyz, centers, radius, k, lengths, min_radius, shells);
   const auto s = search_of(xyz, centers, lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
   auto* rows = idx.mutable_data_ptr<int32_t>();
   auto* found = counts.mutable_data_ptr<int32_t>();
   AT_DISPATCH_FLOATING_TYPES(s.points.scalar_type(), "ball_query", [&] {
+    const auto shell = squared_shells<scalar_t>(shells, min_radius, radius, xyz.size(0));
     each_share<scalar_t>(s, Use::kBalls, [&](auto& cloud, auto* from, int64_t q, int64_t count) {
-      cloud.within(from, count, squared_radius<scalar_t>(min_radius),
-                   squared_radius<scalar_t>(radius), k, rows + q * k, found + q);
+      const auto* of_cloud = shell.data() + 2 * (q / centers.size(1));
+      cloud.within(from, count, of_cloud[0], of_cloud[1], k, rows + q * k, found + q);
     });
   });
   return {idx, counts};

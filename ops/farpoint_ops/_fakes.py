@@ -10,8 +10,9 @@ from torch.library import register_fake
 Size = int | torch.SymInt
 
 
-def _distance_type(xyz: Tensor) -> torch.dtype:
-    return torch.float64 if xyz.dtype == torch.float64 else torch.float32
+def _distance_type(*points: Tensor) -> torch.dtype:
+    wide = any(each.dtype == torch.float64 for each in points)
+    return torch.float64 if wide else torch.float32
 
 
 def _samples(xyz: Tensor, shape: tuple[Size, ...], return_distances: bool) -> tuple[Tensor, Tensor]:
@@ -71,7 +72,8 @@ def _knn(
     xyz: Tensor, queries: Tensor, k: Size, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     shape = (*queries.shape[:-1], k)
-    return xyz.new_empty(shape, dtype=_distance_type(xyz)), xyz.new_empty(shape, dtype=torch.int32)
+    squared = xyz.new_empty(shape, dtype=_distance_type(xyz, queries))
+    return squared, xyz.new_empty(shape, dtype=torch.int32)
 
 
 def _knn_ragged(
@@ -87,6 +89,7 @@ def _ball_query(
     k: Size,
     lengths: Tensor | None = None,
     min_radius: float = 0.0,
+    shells: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     idx = xyz.new_empty((*centers.shape[:2], k), dtype=torch.int32)
     return idx, idx.new_empty(centers.shape[:2])
@@ -99,7 +102,7 @@ def _nearest_sample(
     sample_lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     assignment = xyz.new_empty(xyz.shape[:2], dtype=torch.int32)
-    return assignment, xyz.new_empty(xyz.shape[:2], dtype=_distance_type(xyz))
+    return assignment, xyz.new_empty(xyz.shape[:2], dtype=_distance_type(xyz, samples))
 
 
 def _count_points(assignment: Tensor, m: Size) -> Tensor:

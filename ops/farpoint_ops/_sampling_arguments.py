@@ -1,9 +1,9 @@
-"""Arguments of sampling: starts, radii, points that are not finite, ragged batches."""
+"""Arguments of sampling: starts, points that are not finite, ragged batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -12,22 +12,29 @@ from torch.nn.functional import pad
 from farpoint_ops._arguments import (
     Integers,
     check_count,
+    check_integers,
     check_start,
     check_tensor,
     integer,
+    is_mapped,
+    is_unread,
+    reads_values,
     to_device,
     to_list,
 )
 
 Start = int | Integers | Literal["random"]
-Radius = float | Sequence[float] | Tensor
 Nonfinite = Literal["last", "reject", "ignore"]
 
 
-def check_nonfinite(policy: str) -> None:
-    """Raises ValueError for an unknown policy."""
+def check_nonfinite(policy: str, xyz: Tensor) -> None:
+    """Raises ValueError for an unknown policy, and RuntimeError under vmap for one that reads."""
     if policy not in ("last", "reject", "ignore"):
         raise ValueError(f"nonfinite: expected 'last', 'reject' or 'ignore', got {policy!r}")
+    if policy != "last" and is_mapped(xyz):
+        raise RuntimeError(
+            f"nonfinite: torch.vmap cannot raise the error of {policy!r}; check the clouds outside"
+        )
 
 
 def dense_shape(xyz: Tensor, name: str) -> tuple[int, int]:
@@ -49,12 +56,12 @@ def dense_starts(
     """Int64 or int32 (B,) on the device of `xyz`; None for row 0 of every cloud."""
     if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
         return None
-    if isinstance(start, Tensor) and start.device == xyz.device:
-        return start
+    if is_unread(start, xyz):
+        return start.to(xyz.device)
     batch, n = dense_shape(xyz, name)
     if isinstance(start, str):
         check_random(start)
-        sizes = torch.full((batch,), n, device=xyz.device) if lengths is None else lengths
+        sizes = xyz.new_full((batch,), n, dtype=torch.int64) if lengths is None else lengths
         return random_starts(sizes, generator)
     if not isinstance(start, Tensor | Sequence):
         row = integer("start", start)
@@ -78,30 +85,21 @@ def random_starts(sizes: Tensor, generator: torch.Generator | None) -> Tensor:
     Drawn on the device of the generator, the CPU where there is none: one seed gives the same
     rows whatever device the clouds are on.
     """
-    device = torch.device("cpu") if generator is None else generator.device
-    drawn = torch.rand(len(sizes), dtype=torch.float64, generator=generator, device=device)
+    if generator is None:  # torch takes no symbolic size with a generator, not even None
+        drawn = torch.rand(sizes.size(0), dtype=torch.float64, device="cpu")
+    elif torch.compiler.is_compiling():
+        raise RuntimeError("generator: a compiled graph has none; draw rows outside, as start")
+    else:
+        drawn = torch.rand(
+            sizes.size(0), dtype=torch.float64, generator=generator, device=generator.device
+        )
     rows = (drawn.to(sizes.device) * sizes).long()
     return torch.minimum(rows, sizes.long() - 1)  # the product may round up to the size
 
 
-def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
-    """(B,) on the device of `xyz`, in the type of distances; values on the host are checked."""
-    dtype = torch.float64 if xyz.dtype == torch.float64 else torch.float32
-    if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
-        return radius.to(dtype)  # the op checks what it can see
-    values = radius.tolist() if isinstance(radius, Tensor) else radius
-    each = [float(v) for v in (values if isinstance(values, Sequence) else [values])]
-    if isinstance(values, Sequence):
-        check_count("radius", each, clouds)
-    for b, value in enumerate(each):
-        if not value >= 0:
-            raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
-    return torch.tensor(each, dtype=dtype, device=xyz.device).expand(clouds)
-
-
-def reject_vmap(indices: Tensor) -> None:
+def reject_vmap(*tensors: Tensor) -> None:
     """Raises RuntimeError for samples to a radius under vmap: their lengths differ."""
-    if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(indices):
+    if any(map(is_mapped, tensors)):
         raise RuntimeError(
             "radius: torch.vmap cannot return a different number of samples for each cloud; give "
             "max_samples for answers (B, max_samples) with -1 behind the last sample"
@@ -187,8 +185,8 @@ def ragged_batch(
     check_tensor("xyz", xyz)
     if xyz.dim() != 2:
         raise ValueError(f"xyz: expected shape (N, D), got {list(xyz.shape)}")
-    given = (offsets, samples, start)
-    if torch.compiler.is_compiling() and any(isinstance(a, Tensor) for a in given):
+    given = [a for a in (offsets, samples, start) if isinstance(a, Tensor)]
+    if given and not reads_values(*given):
         return _traced(xyz, offsets, samples, start, generator)
     bounds = to_list("offsets", offsets)
     sizes = _sizes(bounds, xyz)
@@ -200,8 +198,8 @@ def ragged_batch(
         to_device(slots, xyz),
         _starts(start, sizes, xyz, generator),
         slots[-1],
-        max(sizes, default=0),
-        max(counts, default=0),
+        max(sizes) if sizes else 0,
+        max(counts) if counts else 0,
     )
 
 
@@ -216,8 +214,10 @@ def _traced(
     bounds = _tensor("offsets", offsets, xyz)
     clouds = bounds.size(0) - 1
     if isinstance(samples, Tensor):
+        if is_mapped(samples):
+            raise RuntimeError("num_samples: torch.vmap cannot read its values; give a list")
         slots = pad(_tensor("num_samples", samples, xyz).cumsum(0), (1, 0))
-        total = most = int(slots[-1].item())  # a graph break unless scalar outputs are captured
+        total = most = cast("int", slots[-1].item())  # a graph break unless scalars are captured
         torch._check(total >= 0)  # type: ignore[no-untyped-call]
     elif isinstance(samples, int | torch.SymInt):
         most = integer("num_samples", samples)
@@ -225,13 +225,13 @@ def _traced(
         slots = torch.arange(clouds + 1, device=xyz.device) * most
     else:
         counts = to_list("num_samples", samples)
-        total, most = sum(counts), max(counts, default=0)
+        total, most = sum(counts), max(counts) if counts else 0
         slots = to_device(list(accumulate(counts, initial=0)), xyz)
     if isinstance(start, str):
         check_random(start)
         starts = random_starts(bounds.diff(), generator)
     elif isinstance(start, int | torch.SymInt):
-        starts = torch.full((clouds,), start, device=xyz.device)
+        starts = bounds.new_full((clouds,), start)
     else:
         starts = _tensor("start", start, xyz)
     return RaggedBatch(bounds, slots, starts, total, xyz.size(0), most)
@@ -240,8 +240,7 @@ def _traced(
 def _tensor(name: str, values: Integers, xyz: Tensor) -> Tensor:
     if not isinstance(values, Tensor):
         return to_device(to_list(name, values), xyz)
-    if values.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"{name}: expected int32 or int64, got {values.dtype}")
+    check_integers(name, values)
     return values.to(xyz.device, torch.int64)
 
 
@@ -270,7 +269,7 @@ def _sizes(bounds: list[int], xyz: Tensor) -> list[int]:
 
 
 def _for_each(name: str, values: int | Integers, clouds: int) -> list[int]:
-    if isinstance(values, Tensor) or hasattr(values, "__iter__"):
+    if isinstance(values, Tensor | Sequence):
         numbers = to_list(name, values)
         check_count(name, numbers, clouds)
         return numbers

@@ -15,23 +15,27 @@ device:
   covering radius is at most that.
 """
 
-from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypedDict, overload
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer
+from farpoint_ops._arguments import (
+    Integers,
+    Numbers,
+    check_lengths,
+    check_tensor,
+    integer,
+    numbers,
+)
 from farpoint_ops._interrupt import reraise
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
-    Radius,
     Start,
     check_nonfinite,
     dense_shape,
     dense_starts,
-    radii,
     ragged_batch,
     reject_nonfinite,
     reject_vmap,
@@ -81,7 +85,7 @@ def farthest_point_sample(
     xyz: Tensor,
     num_samples: int | None = None,
     *,
-    radius: Radius,
+    radius: Numbers,
     max_samples: int | None = None,
     return_distances: bool = False,
     **options: "Unpack[Options]",
@@ -95,7 +99,7 @@ def farthest_point_sample(
     start: Start = 0,
     generator: torch.Generator | None = None,
     lengths: Integers | None = None,
-    radius: Radius | None = None,
+    radius: Numbers | None = None,
     max_samples: int | None = None,
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
@@ -153,11 +157,11 @@ def farthest_point_sample(
     num_samples = _most_samples(xyz, num_samples, max_samples, has_radius=radius is not None)
     sizes = check_lengths("lengths", lengths, xyz, low=num_samples)
     if nonfinite != "last":
-        check_nonfinite(nonfinite)
+        check_nonfinite(nonfinite, xyz)
         if nonfinite == "reject":
             reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
     starts = dense_starts(start, xyz, sizes, generator)
-    limits = None if radius is None else radii(radius, xyz, xyz.size(0))
+    limits = None if radius is None else numbers("radius", radius, xyz, xyz.size(0))
     try:
         indices, distances = torch.ops.farpoint.furthest_point_sample(
             xyz, num_samples, starts, sizes, return_distances, limits
@@ -185,7 +189,7 @@ def _require_finite_samples(
     xyz: Tensor, sizes: Tensor | None, indices: Tensor, wanted: int
 ) -> None:
     """Raises ValueError for a cloud with fewer finite points than `wanted`."""
-    last = indices[:, wanted - 1].long()
+    last = indices.select(1, wanted - 1).long()
     picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
     require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, wanted))
 
@@ -210,7 +214,7 @@ def _fps_to_radius(
     lengths: Integers,
     start: Start,
     generator: torch.Generator | None,
-    radius: Radius,
+    radius: Numbers,
     nonfinite: Nonfinite,
     return_distances: bool,
 ) -> tuple[Tensor, ...]:
@@ -218,18 +222,17 @@ def _fps_to_radius(
     dense_shape(xyz, "xyz")
     sizes = check_lengths("lengths", lengths, xyz, low=1)
     assert sizes is not None
-    counts = sizes.tolist()
-    bounds = list(accumulate(counts, initial=0))
+    reject_vmap(xyz, sizes)
+    bounds = pad(sizes.cumsum(0), (1, 0))
     *answer, offsets = farthest_point_sample_ragged(
-        *(xyz[_in_use(xyz, sizes)], bounds, counts),
+        *(xyz[_in_use(xyz, sizes)], bounds, sizes),
         start=start,
         generator=generator,
         radius=radius,
         nonfinite=nonfinite,
         return_distances=return_distances,
     )
-    first = torch.tensor(bounds[:-1], dtype=torch.int32, device=xyz.device)
-    answer[0] = answer[0] - first.repeat_interleave(offsets.diff())
+    answer[0] = answer[0] - bounds[:-1].int().repeat_interleave(offsets.diff())
     return (*answer, offsets)
 
 
@@ -263,7 +266,7 @@ def farthest_point_sample_ragged(
     offsets: Integers,
     num_samples: int | Integers,
     *,
-    radius: Radius,
+    radius: Numbers,
     return_distances: bool = False,
     **options: "Unpack[RaggedOptions]",
 ) -> tuple[Tensor, ...]: ...
@@ -276,7 +279,7 @@ def farthest_point_sample_ragged(
     *,
     start: Start = 0,
     generator: torch.Generator | None = None,
-    radius: Radius | None = None,
+    radius: Numbers | None = None,
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
@@ -313,10 +316,10 @@ def farthest_point_sample_ragged(
     is set.
     """
     batch = ragged_batch(xyz, offsets, num_samples, start, generator)
-    check_nonfinite(nonfinite)
+    check_nonfinite(nonfinite, xyz)
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
-    limits = None if radius is None else radii(radius, xyz, len(batch.slots) - 1)
+    limits = None if radius is None else numbers("radius", radius, xyz, batch.slots.size(0) - 1)
     try:
         indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
             *(xyz, batch.bounds, batch.slots, batch.starts),

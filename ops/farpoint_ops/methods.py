@@ -5,8 +5,18 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer, to_list
-from farpoint_ops._sampling_arguments import Radius, Start, dense_shape, ragged_batch
+from farpoint_ops._arguments import (
+    Integers,
+    Numbers,
+    check_count,
+    check_integers,
+    check_lengths,
+    check_tensor,
+    integer,
+    reads_values,
+    to_list,
+)
+from farpoint_ops._sampling_arguments import Start, dense_shape, ragged_batch
 from farpoint_ops.fps import farthest_point_sample, farthest_point_sample_ragged
 
 
@@ -44,7 +54,7 @@ def random_sample(
         raise ValueError(f"num_samples: expected 1 to N = {n}, got {count}")
     sizes = check_lengths("lengths", lengths, xyz, low=count)
     places = torch.arange(n, device=xyz.device)
-    numbers = _split_mix(_seeds(seed, batch, xyz.device)[:, None], places)
+    numbers = _split_mix(_seeds(seed, batch, xyz)[:, None], places)
     groups = (~xyz.isfinite().all(-1)).long()
     if sizes is not None:
         groups = groups.masked_fill(places >= sizes[:, None], 2)
@@ -77,13 +87,13 @@ def random_sample_ragged(
             samples is not in 1..its points.
     """
     batch = ragged_batch(xyz, offsets, num_samples, 0, None)
-    sizes = batch.bounds.diff()
-    clouds = torch.arange(len(sizes), device=xyz.device).repeat_interleave(sizes)
-    places = torch.arange(len(xyz), device=xyz.device) - batch.bounds[clouds]
-    numbers = _split_mix(_seeds(seed, len(sizes), xyz.device)[clouds], places)
+    first, slot = batch.bounds[:-1], batch.slots[:-1]
+    rows, places = (torch.arange(n, device=xyz.device) for n in (xyz.size(0), batch.total_samples))
+    clouds = torch.bucketize(rows, batch.bounds[1:], right=True)
+    numbers = _split_mix(_seeds(seed, first.size(0), xyz)[clouds], rows - first[clouds])
     order = _order(numbers, 2 * clouds + ~xyz.isfinite().all(-1))
-    moved = (batch.bounds[:-1] - batch.slots[:-1]).repeat_interleave(batch.slots.diff())
-    return order[torch.arange(batch.total_samples, device=xyz.device) + moved].int()
+    sampled = torch.bucketize(places, batch.slots[1:], right=True)
+    return order[places + (first - slot)[sampled]].int()
 
 
 def _order(numbers: Tensor, groups: Tensor) -> Tensor:
@@ -92,13 +102,21 @@ def _order(numbers: Tensor, groups: Tensor) -> Tensor:
     return ascending[groups[ascending].sort(stable=True).indices]
 
 
-def _seeds(seed: int | Integers, batch: int, device: torch.device) -> Tensor:
+def _seeds(seed: int | Integers, batch: int, xyz: Tensor) -> Tensor:
     """The bits of the seeds as int64 (B,)."""
-    values = [integer("seed", seed)] * batch if isinstance(seed, int) else to_list("seed", seed)
-    if len(values) != batch:
-        raise ValueError(f"seed: expected {batch} values, one per cloud, got {len(values)}")
-    signed = [(v + 2**63) % 2**64 - 2**63 for v in values]
-    return torch.tensor(signed, dtype=torch.int64, device=device)
+    if isinstance(seed, Tensor) and not reads_values(seed):
+        check_integers("seed", seed)
+        return seed.to(xyz.device, torch.int64)
+    if isinstance(seed, int):
+        return xyz.new_full((batch,), _signed(seed), dtype=torch.int64)
+    values = to_list("seed", seed)
+    check_count("seed", values, batch)
+    return torch.tensor([_signed(v) for v in values], dtype=torch.int64, device=xyz.device)
+
+
+def _signed(value: int) -> int:
+    """The int64 of the same bits."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _split_mix(seeds: Tensor, places: Tensor) -> Tensor:
@@ -107,18 +125,15 @@ def _split_mix(seeds: Tensor, places: Tensor) -> Tensor:
     def xor_shifted(v: Tensor, by: int) -> Tensor:
         return v ^ ((v >> by) & ((1 << (64 - by)) - 1))
 
-    def signed(constant: int) -> int:
-        return constant - 2**64 if constant >= 2**63 else constant
-
-    z = seeds + (places + 1) * signed(0x9E3779B97F4A7C15)
-    z = xor_shifted(z, 30) * signed(0xBF58476D1CE4E5B9)
-    z = xor_shifted(z, 27) * signed(0x94D049BB133111EB)
+    z = seeds + (places + 1) * _signed(0x9E3779B97F4A7C15)
+    z = xor_shifted(z, 30) * _signed(0xBF58476D1CE4E5B9)
+    z = xor_shifted(z, 27) * _signed(0x94D049BB133111EB)
     return xor_shifted(z, 31)
 
 
 def poisson_disk_sample(
     xyz: Tensor,
-    radius: Radius,
+    radius: Numbers,
     *,
     offsets: Integers | None = None,
     max_samples: int | None = None,
@@ -156,9 +171,12 @@ def poisson_disk_sample(
         return indices, ends
     if max_samples is not None:
         raise TypeError("max_samples: expected clouds (B, N, D) without offsets")
-    bounds = to_list("offsets", offsets)
-    sizes = [end - begin for begin, end in pairwise(bounds)]
+    sizes: Integers
+    if isinstance(offsets, Tensor):
+        sizes = offsets.diff()
+    else:
+        sizes = [end - begin for begin, end in pairwise(to_list("offsets", offsets))]
     indices, ends = farthest_point_sample_ragged(
-        xyz, bounds, sizes, start=start, generator=generator, radius=radius
+        xyz, offsets, sizes, start=start, generator=generator, radius=radius
     )
     return indices, ends

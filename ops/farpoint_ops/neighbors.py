@@ -2,14 +2,21 @@
 
 A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
 differences, in float64 for float64 coordinates and in float32 for all others (float16 and bfloat16
-are widened first), and the lowest row wins a tie. A point with a NaN or an infinity is at infinite
-distance from every point and comes after all finite ones.
+are widened first; of two dtypes the wider one decides), and the lowest row wins a tie. A point
+with a NaN or an infinity is at infinite distance from every point and comes after all finite ones.
 """
 
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer
+from farpoint_ops._arguments import (
+    Integers,
+    Numbers,
+    check_lengths,
+    check_tensor,
+    integer,
+    numbers,
+)
 
 
 def knn(
@@ -19,7 +26,7 @@ def knn(
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64.
-        queries: Coordinates (B, M, 3) in the dtype of `xyz`.
+        queries: Coordinates (B, M, 3), likewise; the two may differ in dtype.
         k: Number of neighbors of each query; may exceed the points of a cloud.
         lengths: Points of each cloud (B,), at least 1; rows after them are padding and not read.
             By default N.
@@ -32,7 +39,7 @@ def knn(
         both inputs; it is zero for infinite distances.
 
     Raises:
-        TypeError: A dtype is not one of those above, or the two differ.
+        TypeError: A dtype is not one of those above.
         ValueError: Shapes or devices do not match, k is not positive, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
@@ -46,10 +53,10 @@ def knn(
 def ball_query(
     xyz: Tensor,
     centers: Tensor,
-    radius: float,
+    radius: Numbers,
     k: int,
     *,
-    min_radius: float = 0.0,
+    min_radius: Numbers = 0.0,
     lengths: Integers | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Finds up to k points within a radius of each center, in the order of the rows.
@@ -60,9 +67,10 @@ def ball_query(
     Args:
         xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, which is searched by
             brute force.
-        centers: Coordinates (B, M, 3) in the dtype of `xyz`.
-        radius: Radius of the ball, in the unit of `xyz`, rounded to the type of the distances; a
-            point at exactly that distance is outside.
+        centers: Coordinates (B, M, 3), likewise; the two may differ in dtype.
+        radius: Radius of the ball, in the unit of `xyz`, one for all clouds or one for each,
+            rounded to the type of the distances; a point at exactly that distance is outside. A
+            tensor is not read on the host, and changes no compiled graph.
         k: Maximum number of points of each center; may exceed N.
         min_radius: Excludes nearer points, except those that coincide with the center; rounded
             like `radius`. A point at exactly that distance is included.
@@ -74,15 +82,28 @@ def ball_query(
         gradient.
 
     Raises:
-        TypeError: A dtype is not one of those above, or the two differ.
+        TypeError: A dtype is not one of those above.
         ValueError: Shapes or devices do not match, `radius` or `k` is not positive, `min_radius` is
             not in 0..radius, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
     check_tensor("centers", centers)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
+    neighbors = integer("k", k)
+    if (
+        isinstance(radius, int | float)
+        and isinstance(min_radius, int | float)
+        and not torch.compiler.is_compiling()  # a number in the graph would be a constant
+    ):
+        idx, counts = torch.ops.farpoint.ball_query(
+            xyz, centers, radius, neighbors, sizes, min_radius
+        )
+        return idx, counts
+    wide = centers if centers.dtype == torch.float64 else xyz
+    inner = numbers("min_radius", min_radius, wide, xyz.size(0))
+    outer = numbers("radius", radius, wide, xyz.size(0), positive=True)
     idx, counts = torch.ops.farpoint.ball_query(
-        xyz, centers, float(radius), integer("k", k), sizes, float(min_radius)
+        xyz, centers, 0.0, neighbors, sizes, shells=torch.stack([inner, outer], 1)
     )
     return idx, counts
 
@@ -101,7 +122,7 @@ def nearest_sample(
     Args:
         xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, which is searched by
             brute force.
-        samples: Coordinates (B, M, 3) in the dtype of `xyz`.
+        samples: Coordinates (B, M, 3), likewise; the two may differ in dtype.
         lengths: Points of each cloud (B,), 0..N; rows after them are padding and not read.
         sample_lengths: Samples of each cloud (B,), 0..M, likewise.
 
@@ -111,7 +132,7 @@ def nearest_sample(
         distance from a sample. Neither has a gradient; ``knn(samples, xyz, 1)`` has one.
 
     Raises:
-        TypeError: A dtype is not one of those above, or the two differ.
+        TypeError: A dtype is not one of those above.
         ValueError: Shapes or devices do not match, or a length is out of range.
     """
     check_tensor("xyz", xyz)

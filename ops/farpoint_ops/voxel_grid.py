@@ -9,7 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import Integers, check_tensor, to_list
+from farpoint_ops._arguments import (
+    Integers,
+    Numbers,
+    check_tensor,
+    numbers,
+    reads_values,
+    to_list,
+)
 
 # Resolution of positions within a voxel: a sum of 2^31 of them fits an int64.
 _PLACES = 2**30
@@ -19,7 +26,7 @@ _MOST_KEYS = 2**62
 
 def voxel_grid_sample(
     xyz: Tensor,
-    voxel_size: float,
+    voxel_size: Numbers,
     *,
     offsets: Integers | None = None,
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
@@ -33,7 +40,8 @@ def voxel_grid_sample(
 
     Args:
         xyz: Coordinates (N, 3) of all clouds, concatenated; floating point.
-        voxel_size: Edge length of a voxel, in the unit of `xyz`.
+        voxel_size: Edge length of a voxel, in the unit of `xyz`, one for all clouds or one for
+            each.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1]. By default
             one cloud.
         origin: A corner of the grid.
@@ -56,7 +64,7 @@ def voxel_grid_sample(
 
 def voxel_grid_mean(
     xyz: Tensor,
-    voxel_size: float,
+    voxel_size: Numbers,
     *,
     offsets: Integers | None = None,
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
@@ -77,7 +85,7 @@ def voxel_grid_mean(
     grid = _Grid(xyz, voxel_size, offsets, origin)
     first = grid.first()
     corners = grid.corners[first] + grid.means() / _PLACES
-    points = (corners * voxel_size + grid.origin)[first.argsort()]
+    points = (corners * grid.sides[first] + grid.origin)[first.argsort()]
     return points.to(xyz.dtype), grid.in_order(first)[1]
 
 
@@ -86,6 +94,7 @@ class _Grid:
 
     Attributes:
         rows: Rows (P,) of the finite points, ascending.
+        sides: Edge length of the voxel of each finite point (P, 1), float64.
         corners: Voxel of each finite point (P, 3), float64.
         cells: Number of that voxel (P,), from 0 to S - 1.
     """
@@ -93,30 +102,36 @@ class _Grid:
     def __init__(
         self,
         xyz: Tensor,
-        voxel_size: float,
+        voxel_size: Numbers,
         offsets: Integers | None,
         origin: tuple[float, float, float],
     ) -> None:
         check_tensor("xyz", xyz)
+        if not reads_values(xyz):
+            raise RuntimeError(
+                "xyz: voxel grids read sizes from the data, which torch.compile(fullgraph=True), "
+                "torch.export and torch.vmap cannot"
+            )
         if xyz.dim() != 2 or xyz.size(1) != 3:
             raise ValueError(f"xyz: expected shape (N, 3), got {list(xyz.shape)}")
         if not xyz.is_floating_point():
             raise TypeError(f"xyz: expected floating point coordinates, got {xyz.dtype}")
-        if not 0 < voxel_size < float("inf"):
-            raise ValueError(f"voxel_size: expected a positive number, got {voxel_size}")
         self._bounds = _bounds(offsets, xyz)
         self.origin = torch.tensor(origin, dtype=torch.float64, device=xyz.device)
-        # A tensor: on a GPU torch divides by a number by multiplying with its inverse.
-        side = torch.full_like(self.origin, voxel_size)
+        sides = numbers("voxel_size", voxel_size, self.origin, len(self._bounds) - 1, positive=True)
+        if not bool(((sides > 0) & sides.isfinite()).all()):
+            raise ValueError(f"voxel_size: expected a positive number, got {sides.tolist()}")
         self.rows = xyz.isfinite().all(-1).nonzero()[:, 0]
+        clouds = torch.bucketize(self.rows, self._bounds[1:], right=True)
+        self.sides = sides[clouds, None]
         finite = xyz.detach() if len(self.rows) == len(xyz) else xyz.detach()[self.rows]
-        self._scaled = (finite.double() - self.origin) / side
+        self._scaled = (finite.double() - self.origin) / self.sides
         self.corners = self._scaled.floor()
         if bool((self.corners.abs() > 2**53).any()):
             raise ValueError(
                 f"voxel_size: a point is 2^53 voxels from the origin, got {voxel_size}"
             )
-        self.cells = self._numbered(torch.bucketize(self.rows, self._bounds[1:], right=True))
+        self.cells = self._numbered(clouds)
         self._size = int(self.cells.max()) + 1 if len(self.cells) else 0
 
     def _numbered(self, clouds: Tensor) -> Tensor:

@@ -76,6 +76,8 @@ by_distances(d.tolist(), 3) -> TypeError: distances: expected a torch.Tensor, go
 voxel_grid_sample(x, 1.0) -> ValueError: xyz: ...(N, 3), got
 voxel_grid_mean(x[0].int(), 1.0) -> TypeError: xyz: ...torch.int32
 voxel_grid_sample(x[0], 0.0) -> ValueError: voxel_size: ...got 0
+voxel_grid_sample(x[0], i(0)) -> ValueError: voxel_size: expected a positive number
+voxel_grid_sample(x[0], [1.0, 2.0]) -> ValueError: voxel_size: expected 1 values, one per cloud
 voxel_grid_sample(x[0] + 1, 1e-20) -> ValueError: voxel_size: a point is 2^53 voxels
 voxel_grid_sample(x[0], 1.0, offsets=[0, 9]) -> ValueError: offsets: expected ... 0 to 8, got [0, 9]
 voxel_grid_sample(x[0], 1.0, select="last") -> ValueError: select: expected 'first' or 'nearest
@@ -91,7 +93,7 @@ poisson_disk_sample(flat, 1.0, offsets=[0, 10], max_samples=4) -> TypeError: max
 knn(x[0], q, 2) -> ValueError: xyz: ...(B, N, 3), got [8, 3]
 knn(x[:, :0], q, 1) -> ValueError: xyz: ...at least one point
 knn(x, q[:1], 2) -> ValueError: queries: expected shape (2, M, 3), got [1, 5, 3]
-knn(x, q.half(), 2) -> TypeError: queries: expected Float as xyz, got Half
+knn(x, q.int(), 2) -> TypeError: queries: expected float32, float16, bfloat16 or float64
 knn(x.int(), q.int(), 2) -> TypeError: xyz: ...got Int
 knn(x, [[0.0]], 1) -> TypeError: queries: ...got list
 knn(x, q, 0) -> ValueError: k: expected k >= 1, got 0
@@ -107,7 +109,13 @@ ball_query(x, q, 1, 2, min_radius=1) -> ValueError: min_radius: ...0 <= min_radi
 ball_query(x, q, 1, 2, min_radius=-0.5) -> ValueError: min_radius: ...got -0.5
 ball_query(x, q, 1, 0) -> ValueError: k: expected k >= 1, got 0
 ball_query(x, q, 1, 2, lengths=[0, 8]) -> ValueError: lengths: ...1 <= length <= 8 for cloud 0
-nearest_sample(x.double(), q) -> TypeError: samples: expected Double as xyz, got Float
+ball_query(x, q, -1.0, 2) -> ValueError: radius: expected a positive number, got -1
+ball_query(x, q, [1, 0], 2) -> ValueError: radius: expected a positive number for cloud 1, got 0
+ball_query(x, q, [1.0], 2) -> ValueError: radius: expected 2 values, one per cloud, got 1
+ball_query(x, q, x[..., 0], 2) -> ValueError: radius: expected one number, or one for each of 2
+raw.ball_query(x, q, 0, 2, shells=x[0, 0]) -> ValueError: radius: expected two for each of 2 clouds
+raw.ball_query(x, q, 0, 2, shells=x.half()) -> TypeError: radius: expected Float, got Half
+nearest_sample(x, q.long()) -> TypeError: samples: expected float32, float16, bfloat16 or float64
 nearest_sample(x, q, sample_lengths=[5, 6]) -> ValueError: sample_lengths: ... <= 5 for cloud 1
 count_points(x[..., 0], 3) -> TypeError: assignment: ...got Float
 count_points(x.int(), 3) -> ValueError: assignment: expected shape (B, N), got [2, 8, 3]
@@ -138,6 +146,8 @@ fps(x, 2, start=5, lengths=[8, 4]) -> IndexError: start: expected 0 <= start < 4
 fps(x, 2, lengths=i(1, 8)) -> ValueError: lengths: ... for cloud 0, got 1
 fps(x, 3, radius=x[0, 0, :2] - 2) -> ValueError: radius: ... for cloud 0, got -2
 knn(x, x, 2, lengths=i(8, 9)) -> ValueError: lengths: ... <= 8 for cloud 1, got 9
+ball_query(x, q, i(1, 0), 2) -> ValueError: radius: expected a positive number, got 0
+ball_query(x, q, i(3, 2), 2, min_radius=i(2, 2)[0]) -> ValueError: min_radius: ... radius = 2, got 2
 ball_query(x, x, 1, 2, lengths=i(8, 9)) -> ValueError: lengths: ... <= 8 for cloud 1, got 9
 nearest_sample(x, x, lengths=i(8, 9)) -> ValueError: lengths: ... <= 8 for cloud 1, got 9
 nearest_sample(x, x, sample_lengths=i(8, 9)) -> ValueError: lengths: ... <= 8 for cloud 1, got 9

@@ -14,12 +14,12 @@ struct Cloud {
   int n;
   int m;
   int start;
-  int index_base;  // added to a local row in the output
-  float enough;    // squared distance at which sampling ends early; negative: nowhere
+  int index_base;      // added to a local row in the output
+  float stop_squared;  // squared distance at which sampling ends early; negative: nowhere
   int32_t* indices;
   float* distances;
 
-  __device__ bool ends_early() const { return enough >= 0.0f; }
+  __device__ bool ends_early() const { return stop_squared >= 0.0f; }
   __device__ Point point(int row) const { return load_point(xyz, row); }
   __device__ void put_index(int k, int row) const { indices[k] = index_base + row; }
   __device__ void put_distance(int k, float squared) const {
@@ -69,7 +69,7 @@ __device__ inline Cloud checked_cloud(const FpsBatch& batch, int b) {
   cloud.start = batch.start ? static_cast<int>(batch.start[b]) : 0;
   cloud.xyz = batch.xyz + 3 * cloud.first_row;
   cloud.index_base = offsets ? static_cast<int>(cloud.first_row) : 0;
-  cloud.enough = batch.radius ? largest_square(batch.radius[b]) : -1.0f;
+  cloud.stop_squared = batch.radius ? largest_square(batch.radius[b]) : -1.0f;
   cloud.indices = batch.indices + first_sample;
   cloud.distances = batch.distances ? batch.distances + first_sample : nullptr;
   return cloud;

@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
   const Key winner = state.words[k % kWords * batch.clouds + b];
   const bool writes = block == 0 && threadIdx.x == 0;
   if (writes) state.words[(k + 2) % kWords * batch.clouds + b] = 0;
-  const bool enough = k > 0 && distance_of(winner) <= cloud.enough;
-  if (writes && enough) cloud.put_distance(k - 1, distance_of(winner));
-  if (enough || distance_bits(winner) == 0) return;
+  const bool ends = k > 0 && distance_of(winner) <= cloud.stop_squared;
+  if (writes && ends) cloud.put_distance(k - 1, distance_of(winner));
+  if (ends || distance_bits(winner) == 0) return;
   const int sample = row_of(winner);
   if (writes) {
     cloud.put_index(k, sample);

@@ -98,10 +98,10 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) 
   // Through reductions: ptxas then knows that warps leave the loop as a whole.
   const int m = __reduce_max_sync(kAllLanes, cloud.m), updates = cloud.distances ? m : m - 1;
   const int index_base = cloud.index_base;
-  const float enough = warp_max(fmaxf(cloud.enough, 0.0f));
+  const float stop_squared = warp_max(fmaxf(cloud.stop_squared, 0.0f));
   float left = infinity();
   int k = 0;
-  while ((k < updates) & (k == 0 || left > enough)) {
+  while ((k < updates) & (k == 0 || left > stop_squared)) {
     if (indices) indices[k] = index_base + row_of(sample);
     picker.apply(point_of(sample));
     const Farthest f = picker.farthest(k);
@@ -110,7 +110,7 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) 
     sample = f.at;
     ++k;
   }
-  if (k == m || (k > 0 && left <= enough)) return k;
+  if (k == m || (k > 0 && left <= stop_squared)) return k;
   if (indices) indices[k] = index_base + row_of(sample);
   return m;
 }

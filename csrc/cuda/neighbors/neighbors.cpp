@@ -40,8 +40,8 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
             const OptionalTensor& lengths) {
   check_knn(xyz, queries, k, lengths);
   const c10::DeviceGuard guard(xyz.device());
-  const auto type = distance_type(xyz);
-  const auto points = xyz.to(type).contiguous(), from = queries.to(type).contiguous();
+  const auto type = distance_type(xyz, queries);
+  const auto points = widened(xyz, type), from = widened(queries, type);
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), queries.size(1), k}, xyz.options().dtype(at::kInt));
   auto squared = at::empty(idx.sizes(), points.options());
@@ -54,13 +54,20 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
   return {squared, idx};
 }
 
+template <class Real>
+cuda::Shell<Real> shell_of(double min_radius, double radius, const at::Tensor& shells) {
+  return {squared_radius<Real>(min_radius), squared_radius<Real>(radius),
+          shells.defined() ? shells.const_data_ptr<Real>() : nullptr};
+}
+
 Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius, int64_t k,
-                   const OptionalTensor& lengths, double min_radius) {
-  check_ball_query(xyz, centers, radius, k, lengths, min_radius);
+                   const OptionalTensor& lengths, double min_radius, const OptionalTensor& shells) {
+  check_ball_query(xyz, centers, radius, k, lengths, min_radius, shells);
   const c10::DeviceGuard guard(xyz.device());
-  const bool wide = xyz.scalar_type() == at::kDouble;
-  const auto type = distance_type(xyz);
-  const auto points = xyz.to(type).contiguous(), from = centers.to(type).contiguous();
+  const auto type = distance_type(xyz, centers);
+  const bool wide = type == at::kDouble;
+  const auto points = widened(xyz, type), from = widened(centers, type);
+  const auto each = shells ? shells->contiguous() : at::Tensor();
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
@@ -71,10 +78,10 @@ Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radi
   void* const stream = current_stream(xyz.device());
   const int most = static_cast<int>(k);
   check_cuda("ball_query",
-             wide ? cuda::ball_query_wide(batch, squared_radius<double>(min_radius),
-                                          squared_radius<double>(radius), most, rows, found, stream)
-                  : cuda::ball_query(batch, squared_radius(min_radius), squared_radius(radius),
-                                     most, rows, found, xyz.device().index(), stream));
+             wide ? cuda::ball_query_wide(batch, shell_of<double>(min_radius, radius, each), most,
+                                          rows, found, stream)
+                  : cuda::ball_query(batch, shell_of<float>(min_radius, radius, each), most, rows,
+                                     found, xyz.device().index(), stream));
   return {idx, counts};
 }
 
@@ -82,9 +89,9 @@ Tensors nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
                        const OptionalTensor& lengths, const OptionalTensor& sample_lengths) {
   check_nearest_sample(xyz, samples, lengths, sample_lengths);
   const c10::DeviceGuard guard(xyz.device());
-  const bool wide = xyz.scalar_type() == at::kDouble;
-  const auto type = distance_type(xyz);
-  const auto points = xyz.to(type).contiguous(), to = samples.to(type).contiguous();
+  const auto type = distance_type(xyz, samples);
+  const bool wide = type == at::kDouble;
+  const auto points = widened(xyz, type), to = widened(samples, type);
   const auto sizes = int64_or_none(lengths), sample_sizes = int64_or_none(sample_lengths);
   auto assignment = at::empty({xyz.size(0), xyz.size(1)}, xyz.options().dtype(at::kInt));
   auto squared = at::empty(assignment.sizes(), points.options());

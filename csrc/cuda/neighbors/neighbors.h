@@ -21,6 +21,14 @@ struct SearchBatch {
   void* index = nullptr;  // memory of index_bytes(), or null: every query looks at every row
 };
 
+// Squared radii, the inner one included and the outer one not: of every cloud, or (batch, 2) radii
+// in the type of the coordinates.
+template <class Real>
+struct Shell {
+  Real inner, limit;
+  const Real* radii = nullptr;
+};
+
 enum class Search { kKnn, kBall, kNearest };
 
 // Whether a spatial index of its clouds costs a search less than it saves, and the memory that it
@@ -33,10 +41,10 @@ size_t index_bytes(const SearchBatch& batch, int device);
 int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, int device,
         void* stream);
 
-// The lowest k rows (batch, queries, k) whose squared distance is less than `limit`, and either at
-// least `inner` or zero; the first stands again in the places left, row 0 where there is none.
-// `found` (batch, queries) counts the others.
-int ball_query(const SearchBatch& batch, float inner, float limit, int k, int32_t* rows,
+// The lowest k rows (batch, queries, k) in the shell around the query or at zero distance; the
+// first stands again in the places left, row 0 where there is none. `found` (batch, queries) counts
+// the others.
+int ball_query(const SearchBatch& batch, const Shell<float>& shell, int k, int32_t* rows,
                int32_t* found, int device, void* stream);
 
 // The nearest row of `xyz` for each query (batch, queries) and its squared distance; -1 and
@@ -45,7 +53,7 @@ int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* row
             int device, void* stream);
 
 // The same two in float64, without an index.
-int ball_query_wide(const SearchBatch& batch, double inner, double limit, int k, int32_t* rows,
+int ball_query_wide(const SearchBatch& batch, const Shell<double>& shell, int k, int32_t* rows,
                     int32_t* found, void* stream);
 int nearest_wide(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows,
                  double* squared, void* stream);

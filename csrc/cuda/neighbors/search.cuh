@@ -26,6 +26,15 @@ __device__ inline Point query_point(const SearchBatch& batch, int64_t query) {
   return load_point(static_cast<const float*>(batch.queries), query);
 }
 
+// The squared radii of cloud b.
+template <class Real>
+__device__ Shell<Real> shell_of(const Shell<Real>& shell, int64_t b) {
+  if (!shell.radii) return shell;
+  const Real inner = shell.radii[2 * b], outer = shell.radii[2 * b + 1];
+  assert(inner >= 0 && inner < outer && "radius: expected 0 <= min_radius < radius");
+  return {inner * inner, outer * outer};
+}
+
 struct Ball {
   Point center;
   float inner, limit;  // squared

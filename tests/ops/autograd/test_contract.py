@@ -89,6 +89,14 @@ def test_no_graph_where_no_gradient_is_required(device: torch.device, case: Case
         assert case(*case.with_gradients(Make(device))).grad_fn is None
 
 
+def test_a_node_is_named_after_its_op(device: torch.device, case: Case) -> None:
+    """As anomaly mode shows it."""
+    node = case(*case.with_gradients(Make(device))).grad_fn
+    assert node is not None
+    op = "".join(map(str.capitalize, case.op.__name__.split("_")))
+    assert node.name() == f"torch::autograd::CppNode<farpoint::{op}Backward>"
+
+
 # The older batching of torch.autograd has no rules for ops such as these.
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 def test_first_and_second_derivative(device: torch.device, case: Case) -> None:

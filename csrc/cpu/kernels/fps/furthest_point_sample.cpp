@@ -39,9 +39,10 @@ float largest_square(float radius) {
 // The number of samples, or kCancelled, or kNotFinite.
 int64_t sample_points(const FpsTask& task, const float* xyz, int64_t n, int64_t start,
                       int threads) {
-  const float enough = ends_early(task) ? largest_square(static_cast<float>(task.radius)) : 0;
+  const float stop_squared = ends_early(task) ? largest_square(static_cast<float>(task.radius)) : 0;
   return backend().sample({xyz, n, std::min(task.m, n), start, task.indices,
-                           static_cast<float*>(task.distances), threads, task.cancelled, enough});
+                           static_cast<float*>(task.distances), threads, task.cancelled,
+                           stop_squared});
 }
 
 // The rows that can be sampled before any other: of a matrix, all.

@@ -74,7 +74,7 @@ class alignas(64) PartitionWorker {
       const Sample f = picker_.farthest();
       const Key key = key_of(f);
       next_.store(key, std::memory_order_release);
-      if (key == 0 || stopped(partition_.job.cancelled) || enough_before(key)) {
+      if (key == 0 || stopped(partition_.job.cancelled) || ends_before(key)) {
         next_.store(0, std::memory_order_release);
         break;
       }
@@ -85,7 +85,7 @@ class alignas(64) PartitionWorker {
         picker_.apply(f);
         waits = 0;
         // The first that is near enough is taken too: it has the covering radius of those before.
-        if (f.distance <= partition_.job.enough) {
+        if (f.distance <= partition_.job.stop_squared) {
           next_.store(0, std::memory_order_release);
           break;
         }
@@ -159,7 +159,7 @@ class alignas(64) PartitionWorker {
 
   // Whether all wanted samples are known to come before this one. The check is not cheap, so it is
   // done when half of what was missing the last time may be there.
-  bool enough_before(Key key) {
+  bool ends_before(Key key) {
     if (sampled_here_ < next_check_at_) return false;
     int64_t taken = 0, before = 0;
     for (int p = 0; p < partition_.parts; ++p) taken += workers_[p].sampled();

@@ -17,7 +17,7 @@ int64_t sample_with(const FpsJob& job, Picker& picker) {
     if (i == job.m && !job.distances) return i;
     const Sample f = picker.farthest();
     if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
-    if (i == job.m || f.distance <= job.enough) return i;
+    if (i == job.m || f.distance <= job.stop_squared) return i;
     job.indices[i] = f.index;
     if (i + 1 < job.m || job.distances) picker.apply(f);
   }

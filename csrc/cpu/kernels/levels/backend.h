@@ -24,7 +24,7 @@ struct FpsJob {
   float* distances;                   // m, or nullptr
   int threads;                        // for this one cloud
   const std::atomic<int>* cancelled;  // or nullptr
-  float enough = 0;  // sampling ends where no point is farther than this, a squared distance
+  float stop_squared = 0;  // sampling ends where no point is farther than this, a squared distance
 };
 
 constexpr int64_t kCancelled = -1;
@@ -99,8 +99,8 @@ struct WideSearches {
 };
 
 // One instruction set. `sample` fills the first samples and returns their number, fewer than m when
-// every point left is near `enough`, by default on a chosen one; or kCancelled; or kNotFinite, with
-// nothing done, for a cloud with a value that is not finite.
+// every point left is within `stop_squared`, by default on a chosen one; or kCancelled; or
+// kNotFinite, with nothing done, for a cloud with a value that is not finite.
 struct Backend {
   int64_t (*sample)(const FpsJob& job);
   SearchKernels search;

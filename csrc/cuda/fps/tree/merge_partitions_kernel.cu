@@ -36,8 +36,8 @@ struct Logs {
   }
 };
 
-// The largest key of a sample that ends the cloud: one that is not farther than enough.
-__device__ Key last_key(const Cloud& cloud) { return key_of(fmaxf(cloud.enough, 0.0f), 0); }
+// The largest key of a sample that ends the cloud: one that is not farther than `stop_squared`.
+__device__ Key last_key(const Cloud& cloud) { return key_of(fmaxf(cloud.stop_squared, 0.0f), 0); }
 
 // A warp for a sample. Places beyond those that are wanted were sampled in vain.
 __global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Partitions partitions) {

@@ -50,11 +50,11 @@ struct Shared {
   __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
 };
 
-// Takes samples of one part until it has no point left that is farther than enough, or all that
+// Takes samples of one part until it has no point left farther than `stop_squared`, or all that
 // are wanted are known to come before.
 template <class Picker>
-__device__ void sample_partition(Picker& picker, Peers& peers, StopRule& stop_rule, float enough,
-                                 Point first) {
+__device__ void sample_partition(Picker& picker, Peers& peers, StopRule& stop_rule,
+                                 float stop_squared, Point first) {
   picker.apply(first);
   Farthest f = picker.farthest(0);
   int turn = 1;
@@ -73,7 +73,7 @@ __device__ void sample_partition(Picker& picker, Peers& peers, StopRule& stop_ru
     }
     peers.take(key);
     // Taken all the same: it is the covering radius of the samples before it.
-    if (f.distance <= enough) break;
+    if (f.distance <= stop_squared) break;
     picker.apply(point_of(f.at));
     f = picker.farthest(turn++);
   }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   BlockPicker<kLevels, NamedByRow, 1> picker = {tree, shared.records, warps, warp};
   StopRule stop_rule(partitions, cloud, b, self, shared.stop_rule);
   const Point first = point_of(first_sample(cloud, partitions.first[b]));
-  sample_partition(picker, peers, stop_rule, fmaxf(cloud.enough, 0.0f), first);
+  sample_partition(picker, peers, stop_rule, fmaxf(cloud.stop_squared, 0.0f), first);
 }
 
 size_t shared_bytes(int64_t points, const TreeShape& shape) {

@@ -1,4 +1,4 @@
-// The knowledge that blocks of one cloud's partitions have of one another, and publish.
+// Progress that the blocks of one cloud's partitions publish to each other.
 //
 // A part may take its farthest point as soon as no other part can still change it: as soon as none
 // that has a box nearer to the point than the point is to the samples may still take a sample
