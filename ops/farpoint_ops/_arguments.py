@@ -133,7 +133,7 @@ def numbers(
             )
         return values.to(xyz.device, dtype).expand(clouds)
     each = values.tolist() if isinstance(values, Tensor) else values
-    if isinstance(each, Sequence):
+    if several := isinstance(each, Sequence):
         check_count(name, each, clouds)
     else:
         each = [each]
@@ -143,4 +143,6 @@ def numbers(
         if not (value > 0 if positive else value >= 0):
             kind = "positive" if positive else "non-negative"
             raise ValueError(f"{name}: expected a {kind} number for cloud {b}, got {value}")
-    return xyz.new_tensor(each, dtype=dtype).expand(clouds)
+    if several:
+        return xyz.new_tensor(each, dtype=dtype)
+    return xyz.new_full((clouds,), each[0], dtype=dtype)  # on a GPU without waiting for it

@@ -6,8 +6,8 @@ given; ctypes takes the GIL for it, and with that Python runs the handlers of si
 
 import atexit
 import ctypes
-from collections.abc import Generator
-from typing import NoReturn
+from collections.abc import Callable, Generator
+from typing import Any
 
 import torch
 
@@ -44,8 +44,11 @@ def install() -> None:
     atexit.register(torch.ops.farpoint._set_interrupt_check, 0)
 
 
-def reraise(error: RuntimeError) -> NoReturn:
-    """Raises the error of an op, or the exception of the signal handler that ended it."""
-    if _raised and "interrupted" in str(error):
-        raise _raised.pop() from None
-    raise error
+def interruptible(op: Callable[..., Any], *arguments: object) -> Any:
+    """Calls an op; raises the exception of the signal handler that ended it."""
+    try:
+        return op(*arguments)
+    except RuntimeError as error:
+        if _raised and "interrupted" in str(error):
+            raise _raised.pop() from None
+        raise

@@ -29,7 +29,7 @@ from farpoint_ops._arguments import (
     integer,
     numbers,
 )
-from farpoint_ops._interrupt import reraise
+from farpoint_ops._interrupt import interruptible
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
     Start,
@@ -162,12 +162,10 @@ def farthest_point_sample(
             reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
     starts = dense_starts(start, xyz, sizes, generator)
     limits = None if radius is None else numbers("radius", radius, xyz, xyz.size(0))
-    try:
-        indices, distances = torch.ops.farpoint.furthest_point_sample(
-            xyz, num_samples, starts, sizes, return_distances, limits
-        )
-    except RuntimeError as error:
-        reraise(error)
+    sample = torch.ops.farpoint.furthest_point_sample
+    indices, distances = interruptible(
+        *(sample, xyz, num_samples, starts, sizes, return_distances, limits)
+    )
     if nonfinite == "ignore":
         _require_finite_samples(xyz, sizes, indices, num_samples if radius is None else 1)
     answer = (indices, distances) if return_distances else (indices,)
@@ -320,13 +318,11 @@ def farthest_point_sample_ragged(
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
     limits = None if radius is None else numbers("radius", radius, xyz, batch.slots.size(0) - 1)
-    try:
-        indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
-            *(xyz, batch.bounds, batch.slots, batch.starts),
-            *(batch.total_samples, batch.max_points, batch.max_samples, return_distances, limits),
-        )
-    except RuntimeError as error:
-        reraise(error)
+    indices, distances = interruptible(
+        *(torch.ops.farpoint.furthest_point_sample_ragged, xyz),
+        *(batch.bounds, batch.slots, batch.starts, batch.total_samples),
+        *(batch.max_points, batch.max_samples, return_distances, limits),
+    )
     if nonfinite == "ignore":
         last = batch.slots[1:] - 1 if radius is None else batch.slots[:-1]
         require_finite(
@@ -382,12 +378,8 @@ def farthest_point_sample_with_distances(
     samples = integer("num_samples", num_samples)
     sizes = check_lengths("lengths", lengths, distances, low=samples)
     starts = dense_starts(start, distances, sizes, generator, name="distances")
-    try:
-        indices, lowest = torch.ops.farpoint.furthest_point_sample_with_distances(
-            distances, samples, starts, sizes, return_distances
-        )
-    except RuntimeError as error:
-        reraise(error)
+    sample = torch.ops.farpoint.furthest_point_sample_with_distances
+    indices, lowest = interruptible(sample, distances, samples, starts, sizes, return_distances)
     return (indices, lowest) if return_distances else indices
 
 

@@ -89,21 +89,14 @@ def ball_query(
     check_tensor("xyz", xyz)
     check_tensor("centers", centers)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
-    neighbors = integer("k", k)
-    if (
-        isinstance(radius, int | float)
-        and isinstance(min_radius, int | float)
-        and not torch.compiler.is_compiling()  # a number in the graph would be a constant
-    ):
-        idx, counts = torch.ops.farpoint.ball_query(
-            xyz, centers, radius, neighbors, sizes, min_radius
-        )
-        return idx, counts
-    wide = centers if centers.dtype == torch.float64 else xyz
-    inner = numbers("min_radius", min_radius, wide, xyz.size(0))
-    outer = numbers("radius", radius, wide, xyz.size(0), positive=True)
+    shells, numeric = None, isinstance(radius, int | float) and isinstance(min_radius, int | float)
+    if torch.compiler.is_compiling() or not numeric:  # in a graph a number would be a constant
+        wide = centers if centers.dtype == torch.float64 else xyz
+        inner = numbers("min_radius", min_radius, wide, xyz.size(0))
+        outer = numbers("radius", radius, wide, xyz.size(0), positive=True)
+        shells, radius, min_radius = torch.stack([inner, outer], 1), 0.0, 0.0
     idx, counts = torch.ops.farpoint.ball_query(
-        xyz, centers, 0.0, neighbors, sizes, shells=torch.stack([inner, outer], 1)
+        xyz, centers, radius, integer("k", k), sizes, min_radius, shells
     )
     return idx, counts
 

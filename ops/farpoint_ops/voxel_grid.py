@@ -3,7 +3,7 @@
 Results are equal bit for bit on every device.
 """
 
-from math import prod
+from math import inf, prod
 from typing import Literal
 
 import torch
@@ -119,11 +119,11 @@ class _Grid:
         self._bounds = _bounds(offsets, xyz)
         self.origin = torch.tensor(origin, dtype=torch.float64, device=xyz.device)
         sides = numbers("voxel_size", voxel_size, self.origin, len(self._bounds) - 1, positive=True)
-        if not bool(((sides > 0) & sides.isfinite()).all()):
+        if not all(0 < side < inf for side in sides.tolist()):
             raise ValueError(f"voxel_size: expected a positive number, got {sides.tolist()}")
         self.rows = xyz.isfinite().all(-1).nonzero()[:, 0]
         clouds = torch.bucketize(self.rows, self._bounds[1:], right=True)
-        self.sides = sides[clouds, None]
+        self.sides = sides.index_select(0, clouds).unsqueeze(1)
         finite = xyz.detach() if len(self.rows) == len(xyz) else xyz.detach()[self.rows]
         self._scaled = (finite.double() - self.origin) / self.sides
         self.corners = self._scaled.floor()

@@ -10,6 +10,8 @@ import torch
 from tests.support import calls
 from tests.support.calls import Arguments, Call, Inputs
 from tests.support.pages import ROOT
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import farpoint_ops
 from farpoint_ops import (
@@ -189,6 +191,7 @@ CALLS = [
     ),
     near(""),
     near("k above N at first", lambda _: {"k": 50}),
+    near("k above N, gradients", lambda x: {"xyz": x.cloud().requires_grad_(), "k": 50}),
     near("lengths", lambda x: {"lengths": x.per_cloud(1, 40)}),
     near("lengths=[...]", lambda _: {"lengths": [40, 1, 20]}, fixed="B"),
     balls(""),
@@ -232,6 +235,7 @@ CALLS = [
     grid("select=first", lambda _: {"select": "first"}),
     grid("select=nearest_mean", lambda _: {"select": "nearest_mean"}),
 ]
+torch.fx.wrap("knn")
 every_call = pytest.mark.parametrize("call", CALLS, ids=str)
 
 
@@ -272,3 +276,60 @@ def test_autocast_changes_nothing(call: Call) -> None:
 @every_call
 def test_no_tensor_is_made_on_the_default_device(call: Call) -> None:
     calls.no_tensor_on_the_default_device(call)
+
+
+def test_symbolic_trace_keeps_a_wrapped_op_and_names_the_way_for_others() -> None:
+    class Search(nn.Module):
+        def forward(self, xyz: Tensor) -> Tensor:
+            return knn(xyz, xyz, 2)[1]
+
+    class Sample(nn.Module):
+        def forward(self, xyz: Tensor) -> Tensor:
+            return farthest_point_sample(xyz, 2)
+
+    xyz = torch.rand(1, 9, 3)
+    assert torch.equal(torch.fx.symbolic_trace(Search())(xyz), Search()(xyz))
+    with pytest.raises(
+        TypeError, match=r"xyz: expected a torch\.Tensor, got Proxy; torch\.fx\.wrap"
+    ):
+        torch.fx.symbolic_trace(Sample())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
+def test_jit_trace_warns_that_a_size_becomes_a_constant() -> None:
+    def quarter(xyz: Tensor) -> Tensor:
+        return farthest_point_sample(xyz, xyz.size(1) // 4)
+
+    with pytest.warns(torch.jit.TracerWarning, match="Converting a tensor to a Python integer"):
+        torch.jit.trace(quarter, (torch.rand(1, 8, 3),))
+
+
+def test_a_checkpoint_draws_the_same_random_rows_again() -> None:
+    def energy(xyz: Tensor) -> Tensor:
+        rows = farthest_point_sample(xyz, 4, start="random")
+        return gather_points(xyz.mT, rows).square().sum()
+
+    gradients = []
+    for run in (energy, partial(checkpoint, energy, use_reentrant=False)):
+        torch.manual_seed(0)
+        xyz = Inputs(3, 40).cloud().requires_grad_()
+        gradients += torch.autograd.grad(run(xyz), xyz)
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("wrap", [float, lambda r: [r, r]], ids=["number", "list"])
+def test_inductor_never_takes_the_radius_of_another_step(wrap: Callable[[float], Any]) -> None:
+    """A radius computed from a number that the graph uses too: its cache knows graphs by code."""
+
+    def search(xyz: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        return ball_query(xyz, xyz, wrap(0.5 * scale), 16)[1], xyz * scale
+
+    xyz = Inputs(2, 60).cloud()
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled = torch.compile(search, fullgraph=True)
+        for scale in (0.3, 0.5, 0.7, 0.9):
+            assert torch.equal(compiled(xyz, scale)[0], search(xyz, scale)[0])

@@ -367,6 +367,13 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
         "ball_query",
         (random(d, 2, 9, 3).double(), random(d, 2, 4, 3).double(), 2.0, 3, int64(d, 9, 4), 1.0),
     ),
+    "shells of each cloud": lambda d: (
+        "ball_query",
+        (
+            *(random(d, 2, 9, 3), random(d, 2, 4, 3), 0.0, 3, None, 0.0),
+            random(d, 2, 2).abs().cumsum(1),
+        ),
+    ),
     "nearest sample with lengths": lambda d: (
         "nearest_sample",
         (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), int64(d, 9, 0), int64(d, 1, 4)),

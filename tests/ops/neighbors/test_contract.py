@@ -59,6 +59,45 @@ def test_halves_are_widened_before_any_arithmetic(device: torch.device, dtype: t
     assert knn(cloud, cloud, 4)[1].isfinite().all()
 
 
+def test_a_radius_for_each_cloud(device: torch.device) -> None:
+    """As a tensor, which nothing waits for, or as a list; also where an index is searched."""
+    xyz, centers = random(device, 3, 5000, 3), random(device, 3, 70, 3)
+    inner, outer = torch.tensor([0.0, 0.2, 0.1]), torch.tensor([0.1, 0.3, 2.0])
+    for points in (xyz, xyz[:, :40], xyz[:, :40].double()):
+        alone = [
+            ball_query(points[b : b + 1], centers[b : b + 1], float(r), 9, min_radius=float(i))
+            for b, (i, r) in enumerate(zip(inner, outer, strict=True))
+        ]
+        expected = tuple(map(torch.cat, zip(*alone, strict=True)))
+        tensors = ball_query(points, centers, outer.to(device), 9, min_radius=inner.to(device))
+        assert_same(tensors, expected)
+        lists = ball_query(points, centers, outer.tolist(), 9, min_radius=inner.tolist())
+        assert_same(lists, expected)
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.float32, torch.bfloat16),
+        (torch.float16, torch.bfloat16),
+        (torch.float32, torch.double),
+    ],
+)
+def test_of_two_dtypes_the_wider_is_computed_in(
+    device: torch.device, dtypes: tuple[torch.dtype, torch.dtype]
+) -> None:
+    wide = torch.promote_types(*dtypes)
+    for first, second in (dtypes, dtypes[::-1]):
+        xyz, others = random(device, 2, 90, 3).to(first), random(device, 2, 9, 3).to(second)
+        points, queries = xyz.to(wide), others.to(wide)
+        assert_same(knn(xyz, others, 4), knn(points, queries, 4))
+        assert_same(ball_query(xyz, others, 0.7, 4), ball_query(points, queries, 0.7, 4))
+        assert_same(nearest_sample(xyz, others), nearest_sample(points, queries))
+        leaves = xyz.requires_grad_(), others.requires_grad_()
+        gradients = torch.autograd.grad(knn(*leaves, 4)[1].sum(), leaves)
+        assert [g.dtype for g in gradients] == [first, second]
+
+
 def check_knn(xyz: Tensor, queries: Tensor, k: int, lengths: Tensor | None = None) -> None:
     """The reference's rows, and in float32 the bits of its distances."""
     idx, squared = knn(xyz, queries, k, lengths=lengths)
