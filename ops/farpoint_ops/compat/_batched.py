@@ -10,6 +10,7 @@ from torch import Tensor, cat, nn
 from torch.nn.functional import pad
 
 from farpoint_ops import neighbors
+from farpoint_ops.compat._checks import OptTensor, checked
 from farpoint_ops.gather import group_points
 
 P = ParamSpec("P")
@@ -54,14 +55,14 @@ class Groups(NamedTuple):
 def query_and_group(
     xyz: Tensor,
     centers: Tensor,
-    features: Tensor | None,
+    features: OptTensor,
     radius: float | None,
     k: int,
     *,
     use_xyz: bool = True,
     normalize: bool = False,
     uniformly: bool = False,
-    idx: Tensor | None = None,
+    idx: OptTensor = None,
 ) -> Groups:
     """Groups of the first k points in a ball, or of the k nearest where `radius` is None.
 
@@ -107,15 +108,17 @@ def _filled_uniformly(idx: Tensor, different: Tensor) -> Tensor:
 class GroupAll(nn.Module):
     """All points of a cloud as one group."""
 
+    @checked()
     def __init__(self, use_xyz: bool = True, ret_grouped_xyz: bool = False) -> None:
         super().__init__()
         self.use_xyz, self.ret_grouped_xyz = use_xyz, ret_grouped_xyz
 
+    @checked("xyz B N 3, features B C N")
     def forward(
         self,
         xyz: Tensor,
-        new_xyz: Tensor | None,  # noqa: ARG002  as QueryAndGroup has it
-        features: Tensor | None = None,
+        new_xyz: OptTensor,  # noqa: ARG002  as QueryAndGroup has it
+        features: OptTensor = None,
     ) -> Any:
         """(B, N, 3), anything, (B, C, N) -> (B, 3 + C, 1, N).
 

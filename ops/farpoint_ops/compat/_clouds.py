@@ -1,18 +1,203 @@
-"""Shared by the drop-ins: clouds of any dimension, searched one at a time."""
+"""Shared by the drop-ins: clouds of any dimension, searched and sampled one at a time.
+
+What reads sizes on the host is an op, so that compiled, exported and scripted code keeps a call.
+"""
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from farpoint_ops import neighbors
+from farpoint_ops._arguments import to_list
 from farpoint_ops._sampling_arguments import Start, random_starts
+from farpoint_ops.compat._checks import OptTensor
+from farpoint_ops.fps import farthest_point_sample_ragged
 
-# Pairs of a point and a query that are looked at together.
-_PAIRS = 1 << 22
+# Pairs of a point and a query that are looked at together, and neighbors that are found together.
+_PAIRS, _FOUND = 1 << 21, 1 << 25
+
+Size = int | torch.SymInt
+F = TypeVar("F", bound=Callable[..., Tensor])
+
+
+def rows_op(shape: Callable[..., tuple[Size, ...]]) -> Callable[[F], F]:
+    """Registers ``torch.ops.farpoint.<name>``, whose result is int64 of the `shape` of its input.
+
+    A size that only the values of the input tell is -1.
+    """
+
+    def register(function: F) -> F:
+        name = f"farpoint::{function.__name__}"
+        op = torch.library.custom_op(name, function, mutates_args=())
+
+        def fake(*args: object) -> Tensor:
+            free = torch.library.get_ctx().new_dynamic_size
+            sizes = [free() if size == -1 else size for size in shape(*args)]
+            like = next(a for a in args if isinstance(a, Tensor))
+            return like.new_empty(sizes, dtype=torch.int64)
+
+        op.register_fake(fake)
+        return function
+
+    return register
+
+
+@rows_op(lambda *given: (given[1].size(0), given[4]))
+def _search(
+    points: Tensor,
+    queries: Tensor,
+    spans: Tensor,
+    query_spans: Tensor,
+    k: int,
+    radius: OptTensor = None,
+    metric: str = "euclidean",
+) -> Tensor:
+    """Rows (m, k) of the nearest points, or of the lowest within a radius; -1 where there is none.
+
+    The points and queries of cloud b are the rows from spans[b, 0] to spans[b, 1].
+    """
+    rows = torch.full((len(queries), k), -1, device=points.device)
+    for (low, high), (first, last) in zip(spans.tolist(), query_spans.tolist(), strict=True):
+        if low < high and first < last:
+            found = _found(points[low:high], queries[first:last], k, radius, metric)
+            rows[first:last, : found.size(1)] = found.add(low).masked_fill(found < 0, -1)
+    return rows
+
+
+def _edge_shape(
+    x: Tensor,
+    y: Tensor,
+    k: Size,
+    batch_x: OptTensor,
+    batch_y: OptTensor,
+    radius: OptTensor,
+    metric: str,  # noqa: ARG001
+    others: bool,
+) -> tuple[Size, ...]:
+    if not (batch_x is batch_y is radius is None):
+        return 2, -1
+    return 2, y.size(0) * torch.sym_min(k, x.size(0) - int(others))
+
+
+@rows_op(_edge_shape)
+def _edges(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    batch_x: OptTensor,
+    batch_y: OptTensor,
+    radius: OptTensor,
+    metric: str,
+    others: bool,
+) -> Tensor:
+    """Rows of `y` and of `x` (2, E): of each of `y` the k nearest, or k within the radius.
+
+    With `others` not the same row, which need not be among the k nearest where points coincide.
+    """
+    if k < 1:
+        raise ValueError(f"k: expected at least 1, got {k}")
+    if x.size(1) != y.size(1):
+        raise ValueError(f"y: expected {x.size(1)} dimensions, as x, got {y.size(1)}")
+    if radius is not None and bool(radius.isnan()):
+        raise ValueError("radius: expected a number, got nan")
+    parts = [torch.empty(2, 0, dtype=torch.int64, device=x.device)]
+    clouds, asked = spans_of("batch_x", batch_x, x), spans_of("batch_y", batch_y, y)
+    for cloud, queries in ((clouds[b], asked[b]) for b in asked if b in clouds):
+        most = min(k + int(others), cloud.stop - cloud.start)
+        for part in in_parts(queries.start, queries.stop, most, _FOUND):
+            found = _found(x[cloud], y[part], most, radius, metric)
+            columns = found + cloud.start
+            rows = torch.arange(part.start, part.stop, device=x.device)[:, None].expand_as(found)
+            taken = (found >= 0) & ((columns != rows) | (not others))
+            taken &= taken.cumsum(1) <= k
+            parts.append(torch.stack([rows[taken], columns[taken]]))
+    return torch.cat(parts, dim=1)
+
+
+@rows_op(lambda x, *_: (x.size(0),))
+def _nearest(x: Tensor, y: Tensor, batch_x: OptTensor, batch_y: OptTensor) -> Tensor:
+    """For each of `x` the row of the nearest of `y`, (n,)."""
+    edges = _edges(y, x, 1, batch_y, batch_x, None, "euclidean", False)
+    if edges.size(1) != len(x):
+        raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
+    return edges[1].clone()
+
+
+@rows_op(lambda *_: (-1,))
+def _fps_by_ratio(
+    src: Tensor, batch: OptTensor, ratio: Tensor, random_start: bool, ptr: OptTensor
+) -> Tensor:
+    """Rows of the samples of each cloud: the share `ratio` of its points, rounded up."""
+    points = computable(src.detach()[:, None] if src.dim() == 1 else src.detach().flatten(1))
+    if ptr is None:
+        spans = spans_of("batch", batch, points)
+    else:
+        ends = to_list("ptr", ptr)
+        if ends[:1] != [0] or ends[-1] != len(points) or ends != sorted(ends):
+            raise ValueError(f"ptr: expected offsets from 0 to {len(points)}, got {ends}")
+        spans = dict(enumerate(map(slice, ends[:-1], ends[1:])))
+    if ratio.dim() > 1 or (ratio.dim() == 1 and len(ratio) <= max(spans, default=0)):
+        raise ValueError(f"ratio: expected one or one per cloud, got shape {list(ratio.shape)}")
+    if not bool((ratio >= 0).all()):
+        raise ValueError(f"ratio: expected at least 0, got {ratio.tolist()}")
+    sizes = torch.tensor([span.stop - span.start for span in spans.values()], device="cpu")
+    share = ratio.cpu().float()
+    share = share[list(spans)] if share.dim() else share.expand(len(sizes))
+    counts = (sizes.float() * share).ceil().long().minimum(sizes)
+    return samples_of(points, sizes, counts, random=random_start)
+
+
+@rows_op(lambda *given: (given[0].size(0), max(given[2], default=0)))
+def _sample_padded(points: Tensor, lengths: OptTensor, counts: list[int], random: bool) -> Tensor:
+    """Rows (B, m) of `counts[b]` samples of each cloud, or of all its points; then -1."""
+    n = points.size(1)
+    sizes = torch.full_like(points[:, 0, 0], n) if lengths is None else lengths
+    sizes = sizes.cpu().long()
+    taken = torch.tensor(counts, device="cpu").minimum(sizes)
+    inside = torch.arange(n, device="cpu") < sizes[:, None]
+    rows = samples_of(computable(points.detach())[inside], sizes, taken, random=random)
+    firsts = (sizes.cumsum(0) - sizes).repeat_interleave(taken)
+    idx = torch.full((len(sizes), max(counts, default=0)), -1, device=points.device)
+    idx[torch.arange(idx.size(1), device="cpu") < taken[:, None]] = rows - firsts.to(rows.device)
+    return idx
+
+
+def samples_of(points: Tensor, sizes: Tensor, counts: Tensor, *, random: bool) -> Tensor:
+    """Rows int64 of `counts[b]` samples of each of the clouds of `sizes[b]` points, on the host."""
+    sampled = counts > 0
+    rows = sampled.repeat_interleave(sizes).nonzero()[:, 0].to(points.device)
+    if not len(rows):
+        return rows
+    sizes, counts = sizes[sampled], counts[sampled]
+    if points.size(1) > 64:
+        return rows[_farthest_in_any_space(points[rows], sizes, counts, random)]
+    offsets = pad(sizes.cumsum(0), (1, 0))
+    start: Start = "random" if random else 0
+    return rows[farthest_point_sample_ragged(points[rows], offsets, counts, start=start).long()]
+
+
+def _farthest_in_any_space(points: Tensor, sizes: Tensor, counts: Tensor, random: bool) -> Tensor:
+    """For more dimensions than the kernels take, one pass per sample."""
+    picked: list[int] = []
+    firsts = random_starts(sizes, None) if random else torch.zeros_like(sizes)
+    for begin, cloud, row, count in zip(
+        (sizes.cumsum(0) - sizes).tolist(),
+        points.split(sizes.tolist()),
+        firsts.tolist(),
+        counts.tolist(),
+        strict=True,
+    ):
+        distance = torch.full_like(cloud[:, 0], math.inf)
+        for _ in range(count):
+            picked.append(begin + row)
+            distance = distance.minimum((cloud - cloud[row]).square().sum(1))
+            distance[row] = -1
+            row = int(distance.argmax())
+    return torch.tensor(picked, device=points.device)
 
 
 def computable(points: Tensor) -> Tensor:
@@ -20,104 +205,70 @@ def computable(points: Tensor) -> Tensor:
     return points if points.is_floating_point() else points.double()
 
 
-def farthest_in_any_space(
-    points: Tensor, offsets: Tensor, counts: Tensor, *, start: Start
-) -> Tensor:
-    """`farthest_point_sample_ragged` for more than 64 dimensions, one pass per sample."""
-    sizes, picked = offsets.diff(), []
-    firsts = random_starts(sizes, None) if start == "random" else torch.zeros_like(sizes)
-    for b, cloud in enumerate(torch.split(points, sizes.tolist())):
-        row, distance = int(firsts[b]), torch.full_like(cloud[:, 0], math.inf)
-        for _ in range(int(counts[b])):
-            picked.append(row + int(offsets[b]))
-            distance = distance.minimum((cloud - cloud[row]).square().sum(1))
-            distance[row] = -1
-            row = int(distance.argmax())
-    return torch.tensor(picked, device=points.device)
-
-
-def absolute_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
-    """(n, D), (m, D) -> sums of absolute differences (m, n)."""
-    return (queries[:, None] - cloud).abs().sum(-1)
-
-
-def squared_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
-    """(n, D), (m, D) -> squared distances (m, n)."""
-    return (queries[:, None] - cloud).square().sum(-1)
-
-
-def cosine_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
-    """(n, D), (m, D) -> one minus the cosine of the angle between them (m, n)."""
-    return 1 - normalize(queries, dim=1) @ normalize(cloud, dim=1).T
-
-
-def nearest_in(
-    cloud: Tensor,
-    queries: Tensor,
-    k: int,
-    pairs: Callable[[Tensor, Tensor], Tensor] = squared_pairs,
-) -> Tensor:
-    """Rows int64 (m, k) of the k <= n nearest points, nearest first, the lowest row on a tie."""
-    cloud, queries = cloud.detach(), queries.detach()
-    if pairs is squared_pairs and cloud.size(1) <= 3:
-        return neighbors.knn(_in_space(cloud), _in_space(queries), k)[0][0].long()
-    rows = [
-        pairs(cloud, part).sort(dim=1, stable=True).indices[:, :k]
-        for part in in_parts(queries, len(cloud))
-    ]
+def _found(cloud: Tensor, queries: Tensor, k: int, radius: OptTensor, metric: str) -> Tensor:
+    """Rows (m, at most k): the nearest first, or the lowest nearer than the radius and then -1."""
+    dtype = torch.promote_types(computable(cloud).dtype, computable(queries).dtype)
+    cloud, queries, k = cloud.to(dtype), queries.to(dtype), min(k, len(cloud))
+    if radius is not None and not radius > 0:  # and nothing is nearer
+        return torch.empty(len(queries), 0, dtype=torch.int64, device=cloud.device)
+    if metric == "euclidean" and cloud.size(1) <= 3:  # the ops search in three
+        space, asked = (pad(t, (0, 3 - t.size(1)))[None] for t in (cloud, queries))
+        if radius is None:
+            return neighbors.knn(space, asked, k)[0][0].long()
+        idx, counts = neighbors.ball_query(space, asked, float(radius), k)
+        places = torch.arange(k, device=idx.device)
+        return idx[0].long().masked_fill(places >= counts[0][:, None], -1)
+    cloud, queries = cloud.double(), queries.double()
+    if metric == "cosine":
+        cloud, queries = normalize(cloud, dim=1), normalize(queries, dim=1)
+    rows = []
+    for part in in_parts(0, len(queries), len(cloud)):
+        apart = pair_distances(queries[part], cloud, metric)
+        if radius is None:
+            rows.append(apart.sort(dim=1, stable=True).indices[:, :k])
+        else:
+            rows.append(first_of(apart < float(radius), k))
     return torch.cat(rows)
 
 
-def within(cloud: Tensor, queries: Tensor, radius: float, k: int) -> tuple[Tensor, Tensor]:
-    """Lowest k rows nearer than the radius, int64 (m, k), and which places are taken (m, k).
-
-    The first row found fills the places left, row 0 where there is none.
-    """
-    cloud, queries = cloud.detach(), queries.detach()
-    if cloud.size(1) <= 3:
-        idx, counts = neighbors.ball_query(_in_space(cloud), _in_space(queries), radius, k)
-        return idx[0].long(), torch.arange(k, device=idx.device) < counts[0][:, None]
-    parts = [
-        first_of(squared_pairs(cloud, part) < radius * radius, k)
-        for part in in_parts(queries, len(cloud))
-    ]
-    rows, taken = (torch.cat(values) for values in zip(*parts, strict=True))
-    return rows, taken
+def in_parts(first: int, last: int, points: int, most: int = _PAIRS) -> Iterator[slice]:
+    """The rows from first to last, at most so many pairs of one and a point at a time."""
+    step = max(1, most // max(1, points))
+    return (slice(i, min(i + step, last)) for i in range(first, last if points else first, step))
 
 
-def first_of(inside: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The first k columns of each row (m, n) that are inside, and a mask of valid ones."""
-    order = (~inside).long().sort(dim=1, stable=True).indices[:, :k]
-    taken = pad(inside.gather(1, order), (0, k - order.size(1)))
-    order = pad(order, (0, k - order.size(1)))
-    return order.where(taken, order[:, :1].where(taken[:, :1], 0)), taken
+def pair_distances(queries: Tensor, cloud: Tensor, metric: str = "euclidean") -> Tensor:
+    """Distances (m, n) that sort as exact ones do; of coincident points they are 0."""
+    if metric == "cosine":
+        return 1 - queries @ cloud.T
+    exact = "donot_use_mm_for_euclid_dist"
+    return torch.cdist(queries, cloud, 1 if metric == "absolute" else 2, compute_mode=exact)
 
 
-def in_parts(queries: Tensor, points: int) -> tuple[Tensor, ...]:
-    """Queries of which each makes so many pairs, some millions of pairs at a time."""
-    return torch.split(queries, max(1, _PAIRS // max(1, points)))
+def first_of(inside: Tensor, k: int) -> Tensor:
+    """The first k columns of each row (m, n) that are inside, then -1: int64 (m, k)."""
+    rank = inside.cumsum(1)
+    row, column = (inside & (rank <= k)).nonzero().unbind(1)
+    first = torch.full((len(inside), k), -1, device=inside.device)
+    first[row, rank[row, column] - 1] = column
+    return first
 
 
-def sizes_of(batch: Tensor | None, points: Tensor, clouds: int | None) -> list[int]:
-    """Points of each cloud, from the cloud of each point (n,), ascending; None is one cloud."""
+def spans_of(name: str, batch: OptTensor, points: Tensor) -> dict[int, slice]:
+    """Rows of each cloud, from the cloud of each point (n,), ascending; None is one cloud."""
     if batch is None:
-        return [len(points)]
-    if batch.dim() != 1 or len(batch) != len(points):
-        raise ValueError(f"batch: expected shape ({len(points)},), got {list(batch.shape)}")
+        return {0: slice(0, len(points))}
+    if batch.shape != points.shape[:1]:
+        raise ValueError(f"{name}: expected shape ({len(points)},), got {list(batch.shape)}")
+    if batch.is_floating_point():
+        raise TypeError(f"{name}: expected integers, got {batch.dtype}")
     if bool((batch.diff() < 0).any()):
-        raise ValueError("batch: expected the clouds one behind the other, got one that falls")
-    sizes: list[int] = batch.bincount(minlength=clouds or 0).tolist()
-    return sizes
+        raise ValueError(f"{name}: expected clouds one behind the other, got a number that falls")
+    clouds, counts = batch.unique_consecutive(return_counts=True)
+    ends = [0, *counts.cumsum(0).tolist()]
+    return dict(zip(clouds.tolist(), map(slice, ends[:-1], ends[1:]), strict=True))
 
 
-def pairs_of_clouds(sizes: list[int], others: list[int]) -> Iterator[tuple[slice, slice]]:
-    """The rows of each cloud in two batches, but for clouds that are empty in either."""
-    ends, other_ends = (list(accumulate(s, initial=0)) for s in (sizes, others))
-    for b, (size, other) in enumerate(zip(sizes, others, strict=False)):
-        if size and other:
-            yield slice(ends[b], ends[b + 1]), slice(other_ends[b], other_ends[b + 1])
-
-
-def _in_space(points: Tensor) -> Tensor:
-    """(n, D) -> (1, n, 3), in which the ops search."""
-    return pad(points, (0, 3 - points.size(1)))[None]
+def spans_from(bounds: Tensor) -> Tensor:
+    """Bounds (B + 1,) of flat clouds -> where each begins and ends (B, 2)."""
+    return torch.stack([bounds[:-1], bounds[1:]], dim=1)

@@ -16,35 +16,42 @@ from torch import Tensor, nn
 from farpoint_ops import fps, neighbors
 from farpoint_ops.compat._batched import Applied, nearest, query_and_group
 from farpoint_ops.compat._batched import GroupAll as GroupAll
+from farpoint_ops.compat._checks import OptTensor, check_ball, checked
 from farpoint_ops.gather import gather_points, group_points, interpolate
 
 
+@checked("xyz B N D", num_samples="npoint")
 def furthest_point_sample(xyz: Tensor, npoint: int) -> Tensor:
     """(B, N, 3) -> the rows of npoint <= N samples, (B, npoint); the first is row 0."""
     return fps.farthest_point_sample(xyz, npoint)
 
 
+@checked("features B C N, idx B npoint int")
 def gather_operation(features: Tensor, idx: Tensor) -> Tensor:
     """(B, C, N), (B, npoint) -> (B, C, npoint)."""
     return gather_points(features, idx)
 
 
+@checked("unknown B n 3, known B m 3", xyz="known", queries="unknown")
 def three_nn(unknown: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """(B, n, 3), (B, m, 3) -> distances and rows of the three nearest known points, (B, n, 3)."""
     idx, distance = nearest(known, unknown, 3)
     return distance, idx
 
 
+@checked("features B C m, idx B n K int, weight B n K")
 def three_interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
     """(B, C, m), (B, n, 3), (B, n, 3) -> (B, C, n): weighted sums of three columns."""
     return interpolate(features, idx, weight)
 
 
+@checked("features B C N, idx B npoint nsample int")
 def grouping_operation(features: Tensor, idx: Tensor) -> Tensor:
     """(B, C, N), (B, npoint, nsample) -> (B, C, npoint, nsample)."""
     return group_points(features, idx)
 
 
+@checked("xyz B N 3, new_xyz B M 3", centers="new_xyz", k="nsample")
 def ball_query(radius: float, nsample: int, xyz: Tensor, new_xyz: Tensor) -> Tensor:
     """(B, N, 3), (B, npoint, 3) -> rows of the first points in each ball, (B, npoint, nsample).
 
@@ -61,6 +68,7 @@ class QueryAndGroup(nn.Module):
     return how many different rows each has.
     """
 
+    @checked()
     def __init__(
         self,
         radius: float,
@@ -72,20 +80,26 @@ class QueryAndGroup(nn.Module):
         ret_unique_cnt: bool = False,
     ) -> None:
         super().__init__()
+        check_ball(radius, nsample)
         if ret_unique_cnt and not sample_uniformly:
             raise ValueError("ret_unique_cnt: expected sample_uniformly with it, got False")
         self.radius, self.nsample, self.use_xyz = radius, nsample, use_xyz
         self.ret_grouped_xyz, self.normalize_xyz = ret_grouped_xyz, normalize_xyz
         self.sample_uniformly, self.ret_unique_cnt = sample_uniformly, ret_unique_cnt
 
-    def forward(self, xyz: Tensor, new_xyz: Tensor, features: Tensor | None = None) -> Any:
+    @checked("xyz B N 3, new_xyz B M 3, features B C N")
+    def forward(self, xyz: Tensor, new_xyz: Tensor, features: OptTensor = None) -> Any:
         """(B, N, 3), (B, npoint, 3), (B, C, N) -> (B, 3 + C, npoint, nsample).
 
         Then, where asked for, the coordinates as they were joined (B, 3, npoint, nsample), and
         the numbers of different rows, float32 (B, npoint).
         """
         groups = query_and_group(
-            *(xyz, new_xyz, features, self.radius, self.nsample),
+            xyz,
+            new_xyz,
+            features,
+            self.radius,
+            self.nsample,
             use_xyz=self.use_xyz,
             normalize=self.normalize_xyz,
             uniformly=self.sample_uniformly,

@@ -5,14 +5,14 @@ Change ``from …pointnet2_stack import pointnet2_utils as pointnet2_stack_utils
 the number of points of each cloud in `batch_cnt` (integers). Features are (N, C).
 """
 
-from itertools import accumulate
-
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from farpoint_ops._arguments import to_list
 from farpoint_ops.compat._batched import Applied
-from farpoint_ops.compat._clouds import pairs_of_clouds, within
+from farpoint_ops.compat._checks import OptTensor, check_ball, check_rows, checked
+from farpoint_ops.compat._clouds import spans_from
 from farpoint_ops.compat.pointnet2 import FarthestPointSampling as FarthestPointSampling
 from farpoint_ops.compat.pointnet2 import furthest_point_sample as furthest_point_sample
 from farpoint_ops.fps import farthest_point_sample_ragged
@@ -20,6 +20,7 @@ from farpoint_ops.fps import farthest_point_sample_ragged
 farthest_point_sample = furthest_point_sample
 
 
+@checked("xyz N 3, xyz_batch_cnt B int", num_samples="npoint", offsets="xyz_batch_cnt")
 def stack_farthest_point_sample(
     xyz: Tensor, xyz_batch_cnt: Tensor, npoint: int | list[int] | Tensor
 ) -> Tensor:
@@ -28,6 +29,7 @@ def stack_farthest_point_sample(
     return farthest_point_sample_ragged(xyz, bounds, npoint)
 
 
+@checked("xyz N 3, xyz_batch_cnt B int, new_xyz M 3, new_xyz_batch_cnt B int")
 def ball_query(
     radius: float,
     nsample: int,
@@ -40,43 +42,46 @@ def ball_query(
 
     The first row found fills the places left, row 0 where there is none.
     """
-    idx = torch.zeros(len(new_xyz), nsample, dtype=torch.int64, device=xyz.device)
-    empty = torch.ones(len(new_xyz), dtype=torch.bool, device=xyz.device)
-    sizes = _counts("xyz_batch_cnt", xyz_batch_cnt, xyz)
-    for cloud, queries in pairs_of_clouds(
-        sizes, _counts("new_xyz_batch_cnt", new_xyz_batch_cnt, new_xyz)
-    ):
-        rows, taken = within(xyz[cloud], new_xyz[queries], radius, nsample)
-        idx[queries], empty[queries] = rows, ~taken[:, 0]
-    return idx.int(), empty
+    check_ball(radius, nsample)
+    bounds = _bounds("xyz_batch_cnt", xyz_batch_cnt, xyz)
+    asked = _bounds("new_xyz_batch_cnt", new_xyz_batch_cnt, new_xyz)
+    within = torch.full([], radius, dtype=torch.float64, device="cpu")
+    rows = torch.ops.farpoint._search(
+        xyz.detach(), new_xyz.detach(), spans_from(bounds), spans_from(asked), nsample, within
+    )
+    empty = rows[:, 0] < 0
+    rows = rows.where(rows >= 0, rows[:, :1]) - _first_rows(bounds, asked, new_xyz)
+    return rows.masked_fill(empty[:, None], 0).int(), empty
 
 
+@checked("features N C, features_batch_cnt B int, idx M nsample int, idx_batch_cnt B int")
 def grouping_operation(
     features: Tensor, features_batch_cnt: Tensor, idx: Tensor, idx_batch_cnt: Tensor
 ) -> Tensor:
     """(N, C), (M, nsample) -> (M, C, nsample), with a gradient for the features."""
-    firsts = torch.tensor(
-        _bounds("features_batch_cnt", features_batch_cnt, features)[:-1], device=idx.device
-    )
-    counts = torch.tensor(_counts("idx_batch_cnt", idx_batch_cnt, idx), device=idx.device)
-    rows = idx.long() + firsts.repeat_interleave(counts)[:, None]
+    bounds = _bounds("features_batch_cnt", features_batch_cnt, features)
+    rows = idx + _first_rows(bounds, _bounds("idx_batch_cnt", idx_batch_cnt, idx), idx)
+    check_rows("idx", rows, features)
     return features[rows].transpose(1, 2)
 
 
 class QueryAndGroup(nn.Module):
     """Groups of up to `nsample` points within `radius` of each center, relative to it."""
 
+    @checked()
     def __init__(self, radius: float, nsample: int, use_xyz: bool = True) -> None:
         super().__init__()
+        check_ball(radius, nsample)
         self.radius, self.nsample, self.use_xyz = radius, nsample, use_xyz
 
+    @checked("xyz N 3, xyz_batch_cnt B int, new_xyz M 3, new_xyz_batch_cnt B int, features N C")
     def forward(
         self,
         xyz: Tensor,
         xyz_batch_cnt: Tensor,
         new_xyz: Tensor,
         new_xyz_batch_cnt: Tensor,
-        features: Tensor | None = None,
+        features: OptTensor = None,
     ) -> tuple[Tensor, Tensor]:
         """(N, 3), (M, 3), (N, C) -> (M, 3 + C, nsample), 0 in an empty ball; and the rows."""
         if features is None and not self.use_xyz:
@@ -93,6 +98,11 @@ class QueryAndGroup(nn.Module):
         return torch.cat(grouped, dim=1).masked_fill(empty[:, None, None], 0), idx
 
 
+@checked(
+    "unknown N 3, unknown_batch_cnt B int, known M 3, known_batch_cnt B int",
+    xyz="known",
+    queries="unknown",
+)
 def three_nn(
     unknown: Tensor, unknown_batch_cnt: Tensor, known: Tensor, known_batch_cnt: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -100,34 +110,32 @@ def three_nn(
 
     A cloud of fewer than three repeats the nearest at an infinite distance.
     """
-    offsets, queries = (
-        torch.tensor(_bounds(name, counts, points), device=known.device)
-        for name, counts, points in (
-            ("known_batch_cnt", known_batch_cnt, known),
-            ("unknown_batch_cnt", unknown_batch_cnt, unknown),
-        )
-    )
-    squared, idx = torch.ops.farpoint.knn_ragged(
-        known.detach(), unknown.detach(), 3, offsets, queries
-    )
+    bounds = _bounds("known_batch_cnt", known_batch_cnt, known)
+    asked = _bounds("unknown_batch_cnt", unknown_batch_cnt, unknown)
+    squared, idx = torch.ops.farpoint.knn_ragged(known.detach(), unknown.detach(), 3, bounds, asked)
     return squared.sqrt(), idx.where(idx >= 0, idx[:, :1])
 
 
+@checked("features M C, idx N K int, weight N K")
 def three_interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
     """(M, C), (N, 3), (N, 3) -> (N, C): weighted sums of three rows, with every gradient."""
+    check_rows("idx", idx, features)
     return (features[idx.long()] * weight[..., None]).sum(1)
 
 
-def _counts(name: str, counts: Tensor, points: Tensor) -> list[int]:
-    """Points of each cloud, on the host."""
-    sizes = to_list(name, counts)
-    if sum(sizes) != len(points) or min(sizes, default=0) < 0:
-        raise ValueError(f"{name}: expected numbers that add up to {len(points)}, got {sizes}")
-    return sizes
+def _bounds(name: str, counts: Tensor, points: Tensor) -> Tensor:
+    """Where each cloud begins, and the last ends, int64 (B + 1,)."""
+    if not torch.compiler.is_compiling():
+        sizes = to_list(name, counts)
+        if sum(sizes) != len(points) or min(sizes, default=0) < 0:
+            raise ValueError(f"{name}: expected numbers that add up to {len(points)}, got {sizes}")
+    return pad(counts.to(points.device).cumsum(0), (1, 0))
 
 
-def _bounds(name: str, counts: Tensor, points: Tensor) -> list[int]:
-    return list(accumulate(_counts(name, counts, points), initial=0))
+def _first_rows(bounds: Tensor, asked: Tensor, queries: Tensor) -> Tensor:
+    """The first row of the cloud of each query (M, 1)."""
+    counts = asked.diff()
+    return bounds[:-1].repeat_interleave(counts, output_size=queries.size(0))[:, None]
 
 
 StackFarthestPointSampling = Applied(stack_farthest_point_sample)

@@ -1,9 +1,9 @@
 """Drop-in for the point cloud ops of ``pytorch3d.ops``.
 
 Change ``from pytorch3d.ops import …`` to ``from farpoint_ops.compat.pytorch3d import …``. Points
-are (N, P, D), of any D (sampling up to 64); indices are int64. Distances are squared, or sums of
-absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are always
-nearest first: `return_sorted` is ignored.
+are (N, P, D), of any D; indices are int64. Distances are squared, or sums of absolute differences
+with ``norm=1``, and have a gradient for both inputs. Neighbors are always nearest first:
+`return_sorted` is ignored.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops.compat._clouds import absolute_pairs, nearest_in, squared_pairs, within
-from farpoint_ops.fps import farthest_point_sample_ragged
+from farpoint_ops.compat import _clouds as _clouds
+from farpoint_ops.compat._checks import OptTensor, checked
 
 
 class _KNN(NamedTuple):
     dists: Tensor
     idx: Tensor
-    knn: Tensor | None
+    knn: OptTensor
 
 
+@checked("points N P D, lengths N int", num_samples="K", xyz="points")
 def sample_farthest_points(
     points: Tensor,
-    lengths: Tensor | None = None,
+    lengths: OptTensor = None,
     K: int | list[int] | Tensor = 50,  # noqa: N803  as it is there
     random_start_point: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -32,30 +33,29 @@ def sample_farthest_points(
 
     Places left are 0 and row -1.
     """
-    sizes = _sizes(lengths, points)
-    wanted = [K] * len(sizes) if isinstance(K, int) else [int(k) for k in K]
-    if len(wanted) != len(sizes):
-        raise ValueError(f"K: expected {len(sizes)} values, one per cloud, got {len(wanted)}")
-    counts = [min(k, size) for k, size in zip(wanted, sizes, strict=True)]
-    idx = points.new_full((len(sizes), max(wanted, default=0)), -1, dtype=torch.int64)
-    taken = [b for b, count in enumerate(counts) if count > 0]
-    if taken:
-        flat = torch.cat([points.detach()[b, : sizes[b]] for b in taken])
-        ends = torch.tensor([0, *(sizes[b] for b in taken)]).cumsum(0)
-        rows = farthest_point_sample_ragged(
-            *(flat, ends, [counts[b] for b in taken]), start="random" if random_start_point else 0
-        )
-        parts = torch.split(rows.long(), [counts[b] for b in taken])
-        for place, (b, part) in enumerate(zip(taken, parts, strict=True)):
-            idx[b, : counts[b]] = part - ends[place]
+    _check_lengths("lengths", lengths, points)
+    if isinstance(K, int | torch.SymInt):
+        wanted = [K] * points.size(0)
+    else:
+        wanted = [int(k) for k in (K.tolist() if isinstance(K, Tensor) else K)]
+        if len(wanted) != points.size(0):
+            raise ValueError(
+                f"K: expected {points.size(0)} values, one per cloud, got {len(wanted)}"
+            )
+    if any(k < 0 for k in wanted):
+        raise ValueError(f"K: expected at least 0, got {K}")
+    idx: Tensor = torch.ops.farpoint._sample_padded(
+        points.detach(), lengths, wanted, random_start_point
+    )
     return _gathered(points, idx), idx
 
 
+@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int", points="p2", queries="p1")
 def knn_points(
     p1: Tensor,
     p2: Tensor,
-    lengths1: Tensor | None = None,
-    lengths2: Tensor | None = None,
+    lengths1: OptTensor = None,
+    lengths2: OptTensor = None,
     norm: int = 2,
     K: int = 1,  # noqa: N803
     version: int = -1,  # noqa: ARG001
@@ -67,21 +67,17 @@ def knn_points(
     0 in places beyond the points of a cloud.
     """
     if norm not in (1, 2):
-        raise ValueError("Support for 1 or 2 norm.")
-    pairs = squared_pairs if norm == 2 else absolute_pairs
-    idx = p1.new_full((*p1.shape[:2], K), -1, dtype=torch.int64)
-    for b, (size, other) in enumerate(zip(_sizes(lengths1, p1), _sizes(lengths2, p2), strict=True)):
-        count = min(K, other)
-        if size and count:
-            idx[b, :size, :count] = nearest_in(p2[b, :other], p1[b, :size], count, pairs)
-    return _found(p1, p2, idx, return_nn, idx.clamp(min=0), norm)
+        raise ValueError(f"norm: expected 1 or 2, got {norm}")
+    idx = _search(p1, p2, lengths1, lengths2, K, None, "euclidean" if norm == 2 else "absolute")
+    return _found(p1, p2, idx, K, return_nn, 0, norm)
 
 
+@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int", points="p2", queries="p1")
 def ball_query(
     p1: Tensor,
     p2: Tensor,
-    lengths1: Tensor | None = None,
-    lengths2: Tensor | None = None,
+    lengths1: OptTensor = None,
+    lengths2: OptTensor = None,
     K: int = 500,  # noqa: N803
     radius: float = 0.2,
     return_nn: bool = True,
@@ -91,15 +87,13 @@ def ball_query(
 
     Places left are row -1, at a distance of 0.
     """
-    idx = p1.new_full((*p1.shape[:2], K), -1, dtype=torch.int64)
-    for b, (size, other) in enumerate(zip(_sizes(lengths1, p1), _sizes(lengths2, p2), strict=True)):
-        if size and other:
-            rows, taken = within(p2[b, :other], p1[b, :size], radius, K)
-            idx[b, :size] = rows.where(taken, -1)
-    return _found(p1, p2, idx, return_nn, idx)
+    within = torch.full([], radius, dtype=torch.float64, device="cpu")
+    idx = _search(p1, p2, lengths1, lengths2, K, within, "euclidean")
+    return _found(p1, p2, idx, K, return_nn, -1)
 
 
-def knn_gather(x: Tensor, idx: Tensor, lengths: Tensor | None = None) -> Tensor:
+@checked("x N M U, idx N L K int, lengths N int")
+def knn_gather(x: Tensor, idx: Tensor, lengths: OptTensor = None) -> Tensor:
     """(N, M, U), (N, L, K) -> (N, L, K, U); 0 for neighbors beyond `lengths`."""
     gathered = _gathered(x, idx)
     if lengths is None:
@@ -108,15 +102,51 @@ def knn_gather(x: Tensor, idx: Tensor, lengths: Tensor | None = None) -> Tensor:
     return gathered.masked_fill(beyond[:, None, :, None], 0)
 
 
-def _sizes(lengths: Tensor | None, points: Tensor) -> list[int]:
-    if lengths is None:
-        return [points.size(1)] * len(points)
-    sizes: list[int] = lengths.tolist()
-    if len(sizes) != len(points) or not all(0 <= n <= points.size(1) for n in sizes):
+def _search(
+    p1: Tensor,
+    p2: Tensor,
+    lengths1: OptTensor,
+    lengths2: OptTensor,
+    k: int,
+    radius: OptTensor,
+    metric: str,
+) -> Tensor:
+    """Rows of `p2` (N, P1, at most k), -1 where there is none."""
+    _check_lengths("lengths1", lengths1, p1)
+    _check_lengths("lengths2", lengths2, p2)
+    if k < 0:
+        raise ValueError(f"K: expected at least 0, got {k}")
+    n = p2.size(1)
+    k = torch.sym_min(k, n)
+    rows: Tensor = torch.ops.farpoint._search(
+        p2.detach().flatten(0, 1),
+        p1.detach().flatten(0, 1),
+        _spans(lengths2, p2),
+        _spans(lengths1, p1),
+        k,
+        radius,
+        metric,
+    )
+    rows = rows.view(*p1.shape[:2], k)
+    first = torch.arange(p2.size(0), device=rows.device)[:, None, None] * n
+    return (rows - first).where(rows >= 0, -1)
+
+
+def _spans(lengths: OptTensor, points: Tensor) -> Tensor:
+    """Where the points of each cloud begin and end in all of them (N, 2)."""
+    n = points.size(1)
+    first = torch.arange(points.size(0), device=points.device) * n
+    sizes = n if lengths is None else lengths.to(points.device)
+    return torch.stack([first, first + sizes], dim=1)
+
+
+def _check_lengths(name: str, lengths: OptTensor, points: Tensor) -> None:
+    if lengths is None or torch.compiler.is_compiling():
+        return
+    if bool(((lengths < 0) | (lengths > points.size(1))).any()):
         raise ValueError(
-            f"lengths: expected {len(points)} values of 0 to {points.size(1)}, got {sizes}"
+            f"{name}: expected values of 0 to {points.size(1)}, got {lengths.tolist()}"
         )
-    return sizes
 
 
 def _gathered(points: Tensor, idx: Tensor) -> Tensor:
@@ -129,9 +159,14 @@ def _gathered(points: Tensor, idx: Tensor) -> Tensor:
 
 
 def _found(
-    p1: Tensor, p2: Tensor, idx: Tensor, return_nn: bool, reported: Tensor, norm: int = 2
+    p1: Tensor, p2: Tensor, idx: Tensor, k: int, return_nn: bool, missing: int, norm: int = 2
 ) -> _KNN:
     near = _gathered(p2, idx)
     apart = near - p1[:, :, None]
     distances = (apart.square() if norm == 2 else apart.abs()).sum(-1).masked_fill(idx < 0, 0)
-    return _KNN(distances, reported, near if return_nn else None)
+    rest = k - idx.size(2)  # places that no cloud has points for
+    return _KNN(
+        pad(distances, (0, rest)),
+        pad(idx.masked_fill(idx < 0, missing), (0, rest), value=missing),
+        pad(near, (0, 0, 0, rest)) if return_nn else None,
+    )

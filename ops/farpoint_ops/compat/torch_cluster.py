@@ -10,196 +10,163 @@ Geometric takes it too, where this comes before its first import::
 Points are (n, D) of any dimension, integers too, which are computed in float64; `batch` is the
 cloud of each, ascending. Indices are int64 and carry no gradient. A point at exactly the radius is
 outside, and of more than `max_num_neighbors` the lowest rows are taken; neighbors of `knn` are
-nearest first.
+nearest first. Compiled, exported and scripted code may call all of it.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops._sampling_arguments import Start
-from farpoint_ops.compat._clouds import (
-    computable,
-    cosine_pairs,
-    farthest_in_any_space,
-    nearest_in,
-    pairs_of_clouds,
-    sizes_of,
-    squared_pairs,
-    within,
-)
-from farpoint_ops.fps import farthest_point_sample_ragged
+from farpoint_ops.compat import _clouds as _clouds
+from farpoint_ops.compat import _torch_geometric
+from farpoint_ops.compat._checks import OptTensor, checked
+
+# The release whose interface this is.
+__version__ = "1.6.3"
 
 
+@checked(num_samples="ratio", xyz="src")
 def fps(
     src: Tensor,
-    batch: Tensor | None = None,
-    ratio: float | Tensor | None = None,
+    batch: OptTensor = None,
+    ratio: float | OptTensor = None,
     random_start: bool = True,
-    batch_size: int | None = None,
+    batch_size: int | None = None,  # noqa: ARG001  the clouds are those of `batch`
     ptr: Tensor | list[int] | None = None,
 ) -> Tensor:
     """Rows of the samples of each cloud: the share `ratio` of its points, rounded up; 0.5.
 
     With a `ratio` above 1 all points, each once.
     """
-    rows: Tensor = _fps(src, batch, ratio, random_start, batch_size, ptr)
+    if ratio is None:
+        ratio = 0.5
+    if not isinstance(ratio, Tensor):
+        ratio = torch.full((), ratio, dtype=torch.float32, device="cpu")
+    if isinstance(ptr, list):
+        ptr = torch.tensor(ptr, dtype=torch.int64, device="cpu")
+    rows: Tensor = torch.ops.farpoint._fps_by_ratio(
+        src.detach(), batch, ratio.detach(), random_start, ptr
+    )
     return rows
 
 
-@torch.jit.ignore  # type: ignore[untyped-decorator]  # so that scripted code may call fps
-def _fps(
-    src: Tensor,
-    batch: Tensor | None,
-    ratio: float | Tensor | None,
-    random_start: bool,
-    batch_size: int | None,
-    ptr: Tensor | list[int] | None,
-) -> Tensor:
-    points = computable(src[:, None] if src.dim() == 1 else src.flatten(1))
-    if ptr is None:
-        sizes = torch.tensor(sizes_of(batch, points, batch_size))
-    else:
-        sizes = torch.as_tensor(ptr).cpu().diff()
-    share = torch.as_tensor(0.5 if ratio is None else ratio).cpu().float().expand(len(sizes))
-    counts = (sizes.float() * share).ceil().long().minimum(sizes)[sizes > 0]
-    if not counts.any():
-        return torch.empty(0, dtype=torch.int64, device=src.device)
-    offsets = pad(sizes[sizes > 0].cumsum(0), (1, 0))
-    start: Start = "random" if random_start else 0
-    sample = farthest_in_any_space if points.size(1) > 64 else farthest_point_sample_ragged
-    return sample(points.detach(), offsets, counts, start=start).long()
-
-
+@checked()
 def knn(
     x: Tensor,
     y: Tensor,
     k: int,
-    batch_x: Tensor | None = None,
-    batch_y: Tensor | None = None,
+    batch_x: OptTensor = None,
+    batch_y: OptTensor = None,
     cosine: bool = False,
     num_workers: int = 1,  # noqa: ARG001  threads are torch's
-    batch_size: int | None = None,
+    batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """For each of `y` its k nearest of `x` in its cloud: rows of `y` and of `x`, (2, E)."""
-    x, y = _columns(x), _columns(y)
-    edges = [torch.empty(2, 0, dtype=torch.int64, device=x.device)]
-    pairs = cosine_pairs if cosine else squared_pairs
-    for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size):
-        count = min(k, cloud.stop - cloud.start)
-        found = nearest_in(x[cloud], y[queries], count, pairs) + cloud.start
-        rows = torch.arange(queries.start, queries.stop, device=x.device)
-        edges.append(torch.stack([rows.repeat_interleave(count), found.flatten()]))
-    return torch.cat(edges, dim=1)
+    return _edges(x, y, k, batch_x, batch_y, None, cosine, False)
 
 
+@checked(k="max_num_neighbors", radius="r")
 def radius(
     x: Tensor,
     y: Tensor,
     r: float,
-    batch_x: Tensor | None = None,
-    batch_y: Tensor | None = None,
+    batch_x: OptTensor = None,
+    batch_y: OptTensor = None,
     max_num_neighbors: int = 32,
     num_workers: int = 1,  # noqa: ARG001
-    batch_size: int | None = None,
+    batch_size: int | None = None,  # noqa: ARG001
     ignore_same_index: bool = False,
 ) -> Tensor:
     """For each of `y` the points of `x` nearer than r: rows of `y` and of `x`, (2, E)."""
-    x, y = _columns(x), _columns(y)
-    edges = [torch.empty(2, 0, dtype=torch.int64, device=x.device)]
-    most = max_num_neighbors + int(ignore_same_index)
-    for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size) if r > 0 else ():
-        found, taken = within(x[cloud], y[queries], r, most)
-        found = found + cloud.start
-        rows = torch.arange(queries.start, queries.stop, device=x.device)[:, None].expand_as(found)
-        if ignore_same_index:
-            taken = taken & (found != rows)
-            taken = taken & (taken.cumsum(1) <= max_num_neighbors)
-        edges.append(torch.stack([rows[taken], found[taken]]))
-    return torch.cat(edges, dim=1)
+    return _edges(x, y, max_num_neighbors, batch_x, batch_y, r, False, ignore_same_index)
 
 
+@checked(batch_x="batch", batch_y="batch")
 def knn_graph(
     x: Tensor,
     k: int,
-    batch: Tensor | None = None,
+    batch: OptTensor = None,
     loop: bool = False,
     flow: str = "source_to_target",
     cosine: bool = False,
-    num_workers: int = 1,
-    batch_size: int | None = None,
+    num_workers: int = 1,  # noqa: ARG001
+    batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Edges (2, E) from each point's k nearest neighbors to it; `flow` may turn them round."""
-    most = k if loop else k + 1
-    row, col = knn(x, x, most, batch, batch, cosine, num_workers, batch_size)
-    if not loop:
-        others = row != col
-        # A point that coincides with more than k others need not be among its own neighbors.
-        rank = others.cumsum(0)
-        before = pad(rank, (1, 0))[torch.searchsorted(row, row)]
-        others = others & (rank - before <= k)
-        row, col = row[others], col[others]
-    return _directed(row, col, flow)
+    return _directed(_edges(x, x, k, batch, batch, None, cosine, not loop), flow)
 
 
+@checked(k="max_num_neighbors", radius="r", batch_x="batch", batch_y="batch")
 def radius_graph(
     x: Tensor,
     r: float,
-    batch: Tensor | None = None,
+    batch: OptTensor = None,
     loop: bool = False,
     max_num_neighbors: int = 32,
     flow: str = "source_to_target",
-    num_workers: int = 1,
-    batch_size: int | None = None,
+    num_workers: int = 1,  # noqa: ARG001
+    batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Edges (2, E) from the points nearer than r of each point to it, likewise."""
-    row, col = radius(
-        *(x, x, r, batch, batch, max_num_neighbors, num_workers, batch_size), not loop
-    )
-    return _directed(row, col, flow)
+    return _directed(_edges(x, x, max_num_neighbors, batch, batch, r, False, not loop), flow)
 
 
-def nearest(
-    x: Tensor,
-    y: Tensor,
-    batch_x: Tensor | None = None,
-    batch_y: Tensor | None = None,
-) -> Tensor:
+@checked()
+def nearest(x: Tensor, y: Tensor, batch_x: OptTensor = None, batch_y: OptTensor = None) -> Tensor:
     """For each of `x` the row of the nearest of `y` in its cloud, (n,)."""
-    x, y = _columns(x), _columns(y)
-    rows = torch.full((len(x),), -1, device=x.device)
-    for cloud, points in _clouds(y, x, batch_y, batch_x, None):
-        rows[points] = nearest_in(y[cloud], x[points], 1)[:, 0] + cloud.start
-    if bool((rows < 0).any()):
-        raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
+    rows: Tensor = torch.ops.farpoint._nearest(_columns(x), _columns(y), batch_x, batch_y)
     return rows
 
 
+@checked("pos N D, size D, start D, end D")
 def grid_cluster(
-    pos: Tensor, size: Tensor, start: Tensor | None = None, end: Tensor | None = None
+    pos: Tensor, size: Tensor, start: OptTensor = None, end: OptTensor = None
 ) -> Tensor:
     """The number of the voxel of each point (n,): voxels of `size` (D,) from `start` to `end`."""
     pos = _columns(pos)
-    if not len(pos):
+    if pos.size(0) == 0:
         return torch.empty(0, dtype=torch.int64, device=pos.device)
     low = pos.min(0).values if start is None else start
     high = pos.max(0).values if end is None else end
     voxels = ((high - low) / size).long() + 1
-    strides = pad(voxels.cumprod(0)[:-1], (1, 0), value=1.0)
+    strides = pad(voxels.cumprod(0)[:-1], [1, 0], value=1.0)
     return (((pos - low) / size).long() * strides).sum(1)
 
 
 def _columns(points: Tensor) -> Tensor:
-    return computable(points[:, None] if points.dim() == 1 else points)
+    points = points.detach()
+    points = points[:, None] if points.dim() == 1 else points.flatten(1)
+    return points if points.is_floating_point() else points.double()
 
 
-def _clouds(
-    x: Tensor, y: Tensor, batch_x: Tensor | None, batch_y: Tensor | None, count: int | None
-) -> list[tuple[slice, slice]]:
-    return list(pairs_of_clouds(sizes_of(batch_x, x, count), sizes_of(batch_y, y, count)))
+def _edges(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    batch_x: OptTensor,
+    batch_y: OptTensor,
+    r: float | None,
+    cosine: bool,
+    others: bool,
+) -> Tensor:
+    metric = "cosine" if cosine else "euclidean"
+    # A tensor: a graph would keep the number.
+    within = None if r is None else torch.full([], r, dtype=torch.float64, device="cpu")
+    edges: Tensor = torch.ops.farpoint._edges(
+        _columns(x), _columns(y), k, batch_x, batch_y, within, metric, others
+    )
+    return edges
 
 
-def _directed(row: Tensor, col: Tensor, flow: str) -> Tensor:
+def _directed(edges: Tensor, flow: str) -> Tensor:
     if flow not in ("source_to_target", "target_to_source"):
-        raise ValueError(f"flow: expected source_to_target or target_to_source, got {flow!r}")
-    return torch.stack([col, row] if flow == "source_to_target" else [row, col])
+        raise ValueError(f"flow: expected source_to_target or target_to_source, got {flow}")
+    return edges.flip(0) if flow == "source_to_target" else edges
+
+
+def __getattr__(name: str) -> object:
+    """PyTorch Geometric imports names of the original that no point cloud needs."""
+    return _torch_geometric.missing(__name__, name)
+
+
+_torch_geometric.serve(__name__)

@@ -26,7 +26,6 @@ pointnet2_stack.furthest_point_sample(xyz, 9) == fps(xyz, 9)
 pointnet2.GatherOperation.apply(features, rows) == ref.gather_points(features, rows)
 pointnet2.GroupingOperation.apply(features, ball) == grouped
 pointnet2.GroupingOperation.apply(features, ball).sub_(1) == grouped - 1
-batched.grouping_int(labels, ball) == ref.group_points(labels, ball)
 
 pointnet2.BallQuery.apply(0.3, 6, xyz, centers) == ball
 pointnet2.ball_query(0.3, 6, xyz, centers + 10) == ball * 0
@@ -72,7 +71,6 @@ def batch(device: torch.device) -> dict[str, Any]:
         **{"ball": ball, "grouped": reference.group_points(features, ball)},
         "relative": reference.group_points(xyz.mT, ball) - centers.mT[..., None],
         "everything": torch.cat([xyz.mT, features], 1).unsqueeze(2),
-        "labels": torch.arange(80, device=device).view(2, 1, 40),
         **{"near": near, "weight": weight.requires_grad_()},
         "interpolated": reference.interpolate(few, near, weight),
         **{"near6": near6, "xyz6": xyz6, "offsets6": xyz6 - centers.mT[..., None]},
@@ -107,8 +105,6 @@ pointops.BallQuery.apply(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)[0] == sh
 pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[1] == shell
 pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[0] == there
 
-pointops.subtraction(feat, 2 * feat, own) == feat[:, None] - 2 * feat[own]
-pointops.aggregation(feat, position, share, own) == ((feat[own] + position) * share2).sum(1)
 pointops.offset2batch(offset) == tensor([0] * 30 + [1] * 2 + [2] * 48)
 pointops.batch2offset(pointops.offset2batch(offset)) == offset.int()
 """
@@ -139,7 +135,6 @@ def clouds(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     )
     relative = xyz[near.long()] - new_xyz[:, None]
     shell, _ = pointops.ball_query(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)
-    share = random(device, 80, 2, 2).requires_grad_()
     return {
         **{"xyz": xyz, "new_xyz": new_xyz, "offset": offset, "new_offset": new_offset},
         "sampled": farthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES),
@@ -152,11 +147,6 @@ def clouds(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
         },
         "both": torch.cat([relative, feat[near.long()]], -1) * (near >= 0)[..., None],
         **{"shell": shell, "there": feat[shell.long()] * (shell >= 0)[..., None]},
-        **{
-            "own": nearest(xyz, xyz, 2, SIZES)[0].long(),
-            "position": random(device, 80, 2, 6).requires_grad_(),
-        },
-        **{"share": share, "share2": share.repeat(1, 1, 3)},
         "tensor": lambda values: torch.tensor(values, device=device),
     }
 

@@ -180,7 +180,7 @@ def test_a_wrong_batch_is_named(device: torch.device) -> None:
     x = torch.rand(4, 3, device=device)
     with pytest.raises(ValueError, match=r"batch: expected shape \(4,\), got \[3\]"):
         torch_cluster.fps(x, torch.zeros(3, dtype=torch.long, device=device))
-    with pytest.raises(ValueError, match="batch: expected the clouds one behind the other"):
+    with pytest.raises(ValueError, match="batch_x: expected clouds one behind the other"):
         torch_cluster.knn(x, x, 1, torch.tensor([0, 1, 0, 1], device=device))
     with pytest.raises(ValueError, match="flow: expected source_to_target"):
         torch_cluster.knn_graph(x, 1, flow="up")
@@ -244,7 +244,7 @@ def test_knn_points(device: torch.device, d: int, norm: int) -> None:
     ):
         torch.testing.assert_close(a, e)
     assert pytorch3d.knn_points(p1, p2).knn is None
-    with pytest.raises(ValueError, match=r"Support for 1 or 2 norm\."):
+    with pytest.raises(ValueError, match="norm: expected 1 or 2, got 3"):
         pytorch3d.knn_points(p1, p2, norm=3)
 
 
@@ -258,7 +258,7 @@ def test_knn_cuda(device: torch.device, d: int) -> None:
     assert not distances.requires_grad
     for actual, wanted in zip(knn_cuda.KNN(5)(ref.mT, query.mT), (distances, idx), strict=True):
         assert torch.equal(actual, wanted.mT)
-    with pytest.raises(ValueError, match="k: expected at most 30, the points, got 31"):
+    with pytest.raises(ValueError, match="ref: expected at least k = 31 points, got 30"):
         knn_cuda.KNN(31, True)(ref, query)
 
 
@@ -293,7 +293,7 @@ def test_knn_gather(device: torch.device) -> None:
 
 def test_wrong_lengths_are_named(device: torch.device) -> None:
     cloud = points(device, 20, 3, 1)
-    with pytest.raises(ValueError, match="lengths: expected 3 values of 0 to 20, got"):
+    with pytest.raises(ValueError, match="lengths1: expected values of 0 to 20, got"):
         pytorch3d.knn_points(cloud, cloud, lengths(device, [20, 21, 3]))
     with pytest.raises(ValueError, match="K: expected 3 values, one per cloud, got 2"):
         pytorch3d.sample_farthest_points(cloud, K=[1, 2])

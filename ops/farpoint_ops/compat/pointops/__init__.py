@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops._arguments import check_tensor
 from farpoint_ops.compat._batched import Applied
-from farpoint_ops.compat._clouds import in_parts, pairs_of_clouds, squared_pairs
+from farpoint_ops.compat._checks import OptTensor, check_rows, checked
+from farpoint_ops.compat._clouds import in_parts, pair_distances, rows_op, spans_from
 from farpoint_ops.fps import farthest_point_sample_ragged
 from farpoint_ops.gather import interpolate
 
@@ -36,29 +36,36 @@ _COINCIDENT = 1e-5
 Found = tuple[Tensor, Tensor]
 
 
+@checked("offset B int")
 def offset2batch(offset: Tensor) -> Tensor:
     """Ends (B,) -> the cloud of each point, int64 (n,)."""
     counts = offset.diff(prepend=offset.new_zeros(1))
-    return torch.arange(len(offset), device=offset.device).repeat_interleave(counts)
+    return torch.arange(offset.size(0), device=offset.device).repeat_interleave(counts)
 
 
+@checked("batch n int")
 def batch2offset(batch: Tensor) -> Tensor:
     """The cloud of each point (n,) -> ends, int32 (B,)."""
     return batch.bincount().cumsum(0).int()
 
 
+@checked("xyz n 3, offset B int, new_offset B int", num_samples="new_offset", offsets="offset")
 def farthest_point_sampling(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
     """(n, 3), (B,), (B,) -> the rows of the samples of each cloud, (new_offset[-1],)."""
     samples = _bounds("new_offset", new_offset).diff()
-    return farthest_point_sample_ragged(xyz, _bounds("offset", offset), samples)
+    return farthest_point_sample_ragged(xyz, _bounds("offset", offset, xyz), samples)
 
 
+@checked(
+    "xyz n 3, offset B int, new_xyz m 3, new_offset B int",
+    **{"k": "nsample", "queries": "new_xyz", "offsets": "offset", "query_offsets": "new_offset"},
+)
 def knn_query(
     nsample: int,
     xyz: Tensor,
     offset: Tensor,
-    new_xyz: Tensor | None = None,
-    new_offset: Tensor | None = None,
+    new_xyz: OptTensor = None,
+    new_offset: OptTensor = None,
 ) -> Found:
     """(n, 3), (B,), (m, 3), (B,) -> rows and distances of the nearest points, (m, nsample).
 
@@ -73,20 +80,21 @@ def knn_query(
 
 
 def knnquery(
-    nsample: int, xyz: Tensor, new_xyz: Tensor | None, offset: Tensor, new_offset: Tensor
+    nsample: int, xyz: Tensor, new_xyz: OptTensor, offset: Tensor, new_offset: OptTensor
 ) -> Found:
     """`knn_query` in Point Transformer's order of arguments, the queries before the offsets."""
     return knn_query(nsample, xyz, offset, new_xyz, new_offset)
 
 
+@checked("xyz n 3, offset B int, new_xyz m 3, new_offset B int")
 def ball_query(
     nsample: int,
     max_radius: float,
     min_radius: float,
     xyz: Tensor,
     offset: Tensor,
-    new_xyz: Tensor | None = None,
-    new_offset: Tensor | None = None,
+    new_xyz: OptTensor = None,
+    new_offset: OptTensor = None,
 ) -> Found:
     """(n, 3), (B,), (m, 3), (B,) -> rows and distances of points in the shell, (m, nsample).
 
@@ -94,70 +102,55 @@ def ball_query(
     coincides with the query. Nearest first; where there are more than nsample, every so many of
     them, evenly; where there are fewer, -1 fills the places left.
     """
-    radii = min_radius, max_radius
-    return _in_shell(nsample, radii, False, xyz, *_queries(xyz, offset, new_xyz, new_offset))
+    if nsample < 1:
+        raise ValueError(f"nsample: expected at least 1, got {nsample}")
+    if not min_radius < max_radius:
+        raise ValueError(
+            f"min_radius: expected less than max_radius = {max_radius}, got {min_radius}"
+        )
+    new_xyz, bounds, new_bounds = _queries(xyz, offset, new_xyz, new_offset)
+    radii = torch.full([2], max_radius, dtype=torch.float64, device="cpu")
+    radii[0] = min_radius
+    spans, asked = spans_from(bounds), spans_from(new_bounds)
+    idx = torch.ops.farpoint._shell(xyz.detach(), new_xyz.detach(), spans, asked, nsample, radii)
+    apart = (xyz.detach()[idx.clamp(min=0)] - new_xyz.detach()[:, None]).norm(dim=-1)
+    return idx.int(), apart.masked_fill(idx < 0, _MISSING)
 
 
-def random_ball_query(
-    nsample: int,
-    max_radius: float,
-    min_radius: float,
-    xyz: Tensor,
-    offset: Tensor,
-    new_xyz: Tensor | None = None,
-    new_offset: Tensor | None = None,
-) -> Found:
-    """Like `ball_query`, with points of the shell in random order."""
-    radii = min_radius, max_radius
-    return _in_shell(nsample, radii, True, xyz, *_queries(xyz, offset, new_xyz, new_offset))
-
-
-def _in_shell(
-    nsample: int,
-    radii: tuple[float, float],
-    randomly: bool,
-    xyz: Tensor,
-    new_xyz: Tensor,
-    bounds: Tensor,
-    new_bounds: Tensor,
-) -> Found:
-    """Every pair of a point and a query of a cloud is looked at, some millions at a time."""
-    low, high = radii
-    if low >= high:
-        raise ValueError(f"min_radius: expected less than max_radius = {high}, got {low}")
+@rows_op(lambda *given: (given[1].size(0), given[4]))
+def _shell(
+    xyz: Tensor, new_xyz: Tensor, spans: Tensor, asked: Tensor, nsample: int, radii: Tensor
+) -> Tensor:
+    """Rows (m, nsample) of points in the shell; every pair of a cloud is looked at."""
+    low, high = radii.tolist()
     places = torch.arange(nsample, device=xyz.device)
-    idx = torch.full((len(new_xyz), nsample), -1, dtype=torch.int32, device=xyz.device)
-    distance = torch.full(idx.shape, _MISSING, device=xyz.device)
-    clouds = pairs_of_clouds(bounds.diff().tolist(), new_bounds.diff().tolist())
-    for cloud, queries in clouds:
-        points = xyz[cloud].detach().float()
-        rows = torch.arange(queries.start, queries.stop, device=xyz.device)
-        for part in in_parts(rows, len(points)):
-            squared = squared_pairs(points, new_xyz[part].detach().float())
-            inside = (squared <= _COINCIDENT) | ((squared >= low * low) & (squared < high * high))
-            rank = torch.rand_like(squared) if randomly else squared
-            order = rank.masked_fill(~inside, math.inf).argsort(dim=1, stable=True)
+    idx = torch.full((len(new_xyz), nsample), -1, device=xyz.device)
+    for (begin, end), (first, last) in zip(spans.tolist(), asked.tolist(), strict=True):
+        for part in in_parts(first, last, end - begin):
+            apart = pair_distances(new_xyz[part].double(), xyz[begin:end].double())
+            inside = (apart.square() <= _COINCIDENT) | ((apart >= low) & (apart < high))
+            order = apart.masked_fill(~inside, math.inf).argsort(dim=1, stable=True)
             count = inside.sum(1, keepdim=True)
             spread = torch.where(count > nsample, places * count // nsample, places)
-            found, missing = order.gather(1, spread.clamp(max=len(points) - 1)), places >= count
-            idx[part] = (found + cloud.start).masked_fill(missing, -1).int()
-            distance[part] = squared.gather(1, found).sqrt().masked_fill(missing, _MISSING)
-    return idx, distance
+            found = order.gather(1, spread.clamp(max=end - begin - 1)) + begin
+            idx[part] = found.masked_fill(places >= count, -1)
+    return idx
 
 
+@checked("features n c, idx m nsample int")
 def grouping2(features: Tensor, idx: Tensor) -> Tensor:
     """(n, c), (m, nsample) -> (m, nsample, c)."""
-    if features.dim() != 2:
-        raise ValueError(f"features: expected (n, c), got shape {tuple(features.shape)}")
+    check_rows("idx", idx, features, missing=-1)
     rows = features.index_select(0, idx.clamp(min=0).flatten())
     return rows.view(*idx.shape, features.size(1)).masked_fill((idx < 0).unsqueeze(-1), 0)
 
 
+@checked("xyz n 3, new_xyz m 3", features="feat")
 def grouping(
     idx: Tensor,
     feat: Tensor,
-    xyz: Tensor | None = None,
-    new_xyz: Tensor | None = None,
+    xyz: OptTensor = None,
+    new_xyz: OptTensor = None,
     with_xyz: bool = False,
 ) -> Tensor:
     """(m, nsample), (n, c), (n, 3), (m, 3) -> (m, nsample, c), or 3 + c with coordinates.
@@ -176,16 +169,17 @@ def grouping(
     return torch.cat([relative, grouped], -1)
 
 
+@checked("feat n c, xyz n 3, new_xyz m 3, idx m nsample int")
 def knn_query_and_group(
     feat: Tensor,
     xyz: Tensor,
-    offset: Tensor | None = None,
-    new_xyz: Tensor | None = None,
-    new_offset: Tensor | None = None,
-    idx: Tensor | None = None,
+    offset: OptTensor = None,
+    new_xyz: OptTensor = None,
+    new_offset: OptTensor = None,
+    idx: OptTensor = None,
     nsample: int | None = None,
     with_xyz: bool = False,
-) -> tuple[Tensor, Tensor]:
+) -> Found:
     """(n, c), (n, 3) -> features of the nearest points (m, nsample, c or 3 + c), and their rows."""
     if idx is None:
         if nsample is None or offset is None:
@@ -194,18 +188,23 @@ def knn_query_and_group(
     return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
 
 
+@checked(
+    "feat n c, xyz n 3, new_xyz m 3, idx m nsample int",
+    max_radius="max_radio",
+    min_radius="min_radio",
+)
 def ball_query_and_group(
     feat: Tensor,
     xyz: Tensor,
-    offset: Tensor | None = None,
-    new_xyz: Tensor | None = None,
-    new_offset: Tensor | None = None,
-    idx: Tensor | None = None,
+    offset: OptTensor = None,
+    new_xyz: OptTensor = None,
+    new_offset: OptTensor = None,
+    idx: OptTensor = None,
     max_radio: float | None = None,
     min_radio: float = 0,
     nsample: int | None = None,
     with_xyz: bool = False,
-) -> tuple[Tensor, Tensor]:
+) -> Found:
     """Like `knn_query_and_group`, for the points of `ball_query`."""
     if idx is None:
         if nsample is None or offset is None or max_radio is None:
@@ -214,23 +213,26 @@ def ball_query_and_group(
     return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
 
 
+@checked("xyz n 3, new_xyz m 3, feat n c, idx m nsample int")
 def query_and_group(
     nsample: int,
     xyz: Tensor,
-    new_xyz: Tensor | None,
+    new_xyz: OptTensor,
     feat: Tensor,
-    idx: Tensor | None,
+    idx: OptTensor,
     offset: Tensor,
-    new_offset: Tensor,
+    new_offset: OptTensor,
     dilation: int = 0,
     with_feat: bool = True,
     with_xyz: bool = True,
-) -> tuple[Tensor, Tensor] | Tensor:
+) -> Found | Tensor:
     """Features of every (dilation + 1)-th nearest point (m, nsample, 3 + c), and their rows.
 
     Without `with_feat` only the rows, without `with_xyz` only the features of (m, nsample, c). A
     cloud with fewer points than that takes is dilated as far as it goes.
     """
+    if dilation < 0:
+        raise ValueError(f"dilation: expected at least 0, got {dilation}")
     if idx is None:
         reach = 1 + (nsample - 1) * (dilation + 1)
         idx, _ = knn_query(reach, xyz, offset, new_xyz, new_offset)
@@ -242,24 +244,24 @@ def query_and_group(
     return (grouping(idx, feat, xyz, new_xyz, with_xyz), idx) if with_feat else idx
 
 
+@checked()
 def queryandgroup(
     nsample: int,
     xyz: Tensor,
-    new_xyz: Tensor | None,
+    new_xyz: OptTensor,
     feat: Tensor,
-    idx: Tensor | None,
+    idx: OptTensor,
     offset: Tensor,
-    new_offset: Tensor,
+    new_offset: OptTensor,
     use_xyz: bool = True,
     return_indx: bool = False,
-) -> tuple[Tensor, Tensor] | Tensor:
+) -> Found | Tensor:
     """Features of the nearest points (m, nsample, 3 + c), and their rows where asked for."""
-    grouped, idx = knn_query_and_group(
-        *(feat, xyz, offset, new_xyz, new_offset, idx, nsample, use_xyz)
-    )
-    return (grouped, idx) if return_indx else grouped
+    found = query_and_group(nsample, xyz, new_xyz, feat, idx, offset, new_offset, 0, True, use_xyz)
+    return found if return_indx else found[0]
 
 
+@checked("xyz m 3, new_xyz n 3, feat m c, offset B int, new_offset B int", nsample="k")
 def interpolation2(
     xyz: Tensor, new_xyz: Tensor, feat: Tensor, offset: Tensor, new_offset: Tensor, k: int = 3
 ) -> Tensor:
@@ -271,62 +273,23 @@ def interpolation2(
     return mean[0].t().contiguous()
 
 
-def subtraction(input1: Tensor, input2: Tensor, idx: Tensor) -> Tensor:
-    """(n, c), (n, c), (n, nsample) -> (n, nsample, c): each minus its neighbors."""
-    return input1.unsqueeze(1) - grouping2(input2, idx)
-
-
-def aggregation(input: Tensor, position: Tensor, weight: Tensor, idx: Tensor) -> Tensor:  # noqa: A002
-    """(n, c), (n, nsample, c), (n, nsample, w), (n, nsample) -> (n, c).
-
-    The sum over the neighbors of their features plus position, times the weight of channel modulo
-    w.
-    """
-    values = (grouping2(input, idx) + position).view(*idx.shape, -1, weight.size(-1))
-    return (values * weight.unsqueeze(-2)).sum(1).flatten(1)
-
-
-def attention_relation_step(
-    query: Tensor, key: Tensor, weight: Tensor, index_target: Tensor, index_refer: Tensor
-) -> Tensor:
-    """(n, g, c), (n, g, c), (c,), (m,), (m,) -> (m, g): weighted products of queries and keys."""
-    targets, refers = query.index_select(0, index_target), key.index_select(0, index_refer)
-    return (targets * refers * weight).sum(-1)
-
-
-def attention_fusion_step(
-    weight: Tensor, value: Tensor, index_target: Tensor, index_refer: Tensor
-) -> Tensor:
-    """(m, g), (n, g, c), (m,), (m,) -> (n, g, c): weighted values, summed at their targets."""
-    weighted = weight.unsqueeze(-1) * value.index_select(0, index_refer)
-    return torch.zeros_like(value).index_add(0, index_target, weighted)
-
-
-def _bounds(name: str, offset: Tensor, points: Tensor | None = None) -> Tensor:
+def _bounds(name: str, offset: Tensor, points: OptTensor = None) -> Tensor:
     """0 and the ends, int64 (B + 1,); in a compiled graph the op checks where they end."""
-    check_tensor(name, offset)
-    if offset.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"{name}: expected int32 or int64, got {offset.dtype}")
-    if points is not None and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():
         ends = [0, *offset.tolist()]
-        if ends[-1] != len(points) or ends != sorted(ends):
-            raise ValueError(
-                f"{name}: expected offsets that rise to {len(points)}, the number of points, "
-                f"got {ends[1:]}"
-            )
+        if ends != sorted(ends) or (points is not None and ends[-1] != len(points)):
+            most = "" if points is None else f" to {len(points)}, the number of points"
+            raise ValueError(f"{name}: expected offsets that rise{most}, got {ends[1:]}")
     return pad(offset.long(), (1, 0))
 
 
 def _queries(
-    xyz: Tensor, offset: Tensor, new_xyz: Tensor | None, new_offset: Tensor | None
+    xyz: Tensor, offset: Tensor, new_xyz: OptTensor, new_offset: OptTensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, the batch itself where there are none, and the bounds of points and queries."""
     if new_xyz is None or new_offset is None:
         new_xyz, new_offset = xyz, offset
-    bounds, queries = _bounds("offset", offset, xyz), _bounds("new_offset", new_offset, new_xyz)
-    if len(queries) != len(bounds):
-        raise ValueError(f"new_offset: expected {len(offset)} clouds, got {len(new_offset)}")
-    return new_xyz, bounds, queries
+    return new_xyz, _bounds("offset", offset, xyz), _bounds("new_offset", new_offset, new_xyz)
 
 
 furthestsampling = farthest_point_sampling
@@ -336,12 +299,7 @@ FarthestPointSampling = FurthestSampling = Applied(farthest_point_sampling)
 Grouping = Applied(grouping2)
 Interpolation = Applied(interpolation2)
 BallQuery = Applied(ball_query)
-RandomBallQuery = Applied(random_ball_query)
 KNNQuery = Applied(knn_query)
-Subtraction = Applied(subtraction)
-Aggregation = Applied(aggregation)
-AttentionRelationStep = Applied(attention_relation_step)
-AttentionFusionStep = Applied(attention_fusion_step)
 
 if not TYPE_CHECKING:
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from farpoint_ops.compat import pointnet2
 from farpoint_ops.compat._batched import Applied, nearest, query_and_group
 from farpoint_ops.compat._batched import GroupAll as GroupAll
-from farpoint_ops.gather import group_points
+from farpoint_ops.compat._checks import OptTensor, check_ball, checked
 
 ballquery = pointnet2.ball_query
 furthestsampling = pointnet2.furthest_point_sample
@@ -21,12 +21,8 @@ interpolation = pointnet2.three_interpolate
 nearestneighbor = pointnet2.three_nn
 
 
-def grouping_int(features: Tensor, idx: Tensor) -> Tensor:
-    """Integer (B, C, N), (B, m, nsample) -> int64 (B, C, m, nsample)."""
-    return group_points(features, idx).long()
-
-
-def knnquery_heap(nsample: int, xyz: Tensor, new_xyz: Tensor | None = None) -> Tensor:
+@checked("xyz B n 3, new_xyz B m 3", queries="new_xyz", k="nsample")
+def knnquery_heap(nsample: int, xyz: Tensor, new_xyz: OptTensor = None) -> Tensor:
     """(B, n, 3), (B, m, 3) -> rows of the nearest points, nearest first, (B, m, nsample)."""
     return nearest(xyz, xyz if new_xyz is None else new_xyz, nsample)[0]
 
@@ -34,6 +30,7 @@ def knnquery_heap(nsample: int, xyz: Tensor, new_xyz: Tensor | None = None) -> T
 class QueryAndGroup(nn.Module):
     """Groups around centers: within `radius` of them, or the nearest where it is None."""
 
+    @checked()
     def __init__(
         self,
         radius: float | None = None,
@@ -42,15 +39,17 @@ class QueryAndGroup(nn.Module):
         return_idx: bool = False,
     ) -> None:
         super().__init__()
+        check_ball(radius, nsample)
         self.radius, self.nsample, self.use_xyz = radius, nsample, use_xyz
         self.return_idx = return_idx
 
+    @checked("xyz B n 3, new_xyz B m 3, features B C n, idx B m nsample int")
     def forward(
         self,
         xyz: Tensor,
-        new_xyz: Tensor | None = None,
-        features: Tensor | None = None,
-        idx: Tensor | None = None,
+        new_xyz: OptTensor = None,
+        features: OptTensor = None,
+        idx: OptTensor = None,
     ) -> tuple[Tensor, ...]:
         """(B, 3 + C, m, nsample) relative to the centers, (B, 3, m, nsample) as they are.
 
@@ -58,19 +57,18 @@ class QueryAndGroup(nn.Module):
         """
         centers = xyz if new_xyz is None else new_xyz
         groups = query_and_group(
-            *(xyz, centers, features, self.radius, self.nsample), use_xyz=self.use_xyz, idx=idx
+            xyz, centers, features, self.radius, self.nsample, use_xyz=self.use_xyz, idx=idx
         )
         rows = [groups.idx.long()] if self.return_idx else []
         return (groups.joined, groups.xyz, *rows)
 
 
-knnquery = knnquery_naive = knnquery_heap
+knnquery = knnquery_heap
 
 FurthestSampling = pointnet2.FurthestPointSampling
 Gathering = pointnet2.GatherOperation
 Grouping = pointnet2.GroupingOperation
-GroupingInt = Applied(grouping_int)
 NearestNeighbor = pointnet2.ThreeNN
 Interpolation = pointnet2.ThreeInterpolate
 BallQuery = pointnet2.BallQuery
-KNNQuery = KNNQuery_Heap = KNNQueryNaive = Applied(knnquery_heap)
+KNNQuery = KNNQuery_Heap = Applied(knnquery_heap)
