@@ -101,6 +101,8 @@ def _check_shapes(given: dict[str, Any], wanted: list[list[str]]) -> None:
             del dims[-1]
             if value.dtype not in _INTEGERS:
                 raise TypeError(f"{name}: expected int32 or int64, got {value.dtype}")
+        elif value.dtype == torch.bool and dims[-1] in ("3", "D"):
+            raise TypeError(f"{name}: expected coordinates, got {value.dtype}")
         sizes |= {d: int(d) for d in dims if d.isdigit()}
         shape = list(value.shape)
         if len(shape) == len(dims):
@@ -123,15 +125,13 @@ def check_ball(radius: float | None, nsample: int) -> None:
         raise ValueError(f"nsample: expected at least 1, got {nsample}")
 
 
-def check_rows(name: str, rows: Tensor, features: Tensor, *, missing: int = 0) -> None:
-    """Raises IndexError for rows that `features` lacks; -1 may stand for no row.
+def check_rows(name: str, rows: Tensor, points: int, *, missing: int = 0) -> None:
+    """Raises IndexError for rows that no point has; -1 may stand for no row.
 
     Torch's own words name no argument. On a GPU they come as a device assertion, without a wait.
     """
     if torch.compiler.is_compiling() or rows.device.type != "cpu" or not rows.numel():
         return
     low, high = (int(v) for v in rows.aminmax())
-    if low < missing or high >= len(features):
-        raise IndexError(
-            f"{name}: expected {missing} <= row < {len(features)}, got {low} to {high}"
-        )
+    if low < missing or high >= points:
+        raise IndexError(f"{name}: expected {missing} <= row < {points}, got {low} to {high}")

@@ -80,7 +80,7 @@ def _edge_shape(
 ) -> tuple[Size, ...]:
     if not (batch_x is batch_y is radius is None):
         return 2, -1
-    return 2, y.size(0) * torch.sym_min(k, x.size(0) - int(others))
+    return 2, y.size(0) * torch.sym_min(k, x.size(0) - int(others))  # type: ignore[no-untyped-call]
 
 
 @rows_op(_edge_shape)
@@ -151,18 +151,20 @@ def _fps_by_ratio(
     return samples_of(points, sizes, counts, random=random_start)
 
 
-@rows_op(lambda *given: (given[0].size(0), max(given[2], default=0)))
-def _sample_padded(points: Tensor, lengths: OptTensor, counts: list[int], random: bool) -> Tensor:
-    """Rows (B, m) of `counts[b]` samples of each cloud, or of all its points; then -1."""
+@rows_op(lambda *given: (given[0].size(0), given[2]))
+def _sample_padded(
+    points: Tensor, lengths: OptTensor, most: int, counts: OptTensor, random: bool
+) -> Tensor:
+    """Rows (B, most) of `counts[b]` samples of each cloud, or of all its points; then -1."""
     n = points.size(1)
-    sizes = torch.full_like(points[:, 0, 0], n) if lengths is None else lengths
-    sizes = sizes.cpu().long()
-    taken = torch.tensor(counts, device="cpu").minimum(sizes)
+    sizes = torch.full(points.shape[:1], n, device="cpu") if lengths is None else lengths.cpu()
+    sizes = sizes.long()
+    taken = sizes.clamp(max=most) if counts is None else sizes.minimum(counts.clamp(min=0))
     inside = torch.arange(n, device="cpu") < sizes[:, None]
     rows = samples_of(computable(points.detach())[inside], sizes, taken, random=random)
     firsts = (sizes.cumsum(0) - sizes).repeat_interleave(taken)
-    idx = torch.full((len(sizes), max(counts, default=0)), -1, device=points.device)
-    idx[torch.arange(idx.size(1), device="cpu") < taken[:, None]] = rows - firsts.to(rows.device)
+    idx = torch.full((len(sizes), most), -1, device=points.device)
+    idx[torch.arange(most, device="cpu") < taken[:, None]] = rows - firsts.to(rows.device)
     return idx
 
 
@@ -186,7 +188,7 @@ def _farthest_in_any_space(points: Tensor, sizes: Tensor, counts: Tensor, random
     firsts = random_starts(sizes, None) if random else torch.zeros_like(sizes)
     for begin, cloud, row, count in zip(
         (sizes.cumsum(0) - sizes).tolist(),
-        points.split(sizes.tolist()),
+        torch.split(points, sizes.tolist()),
         firsts.tolist(),
         counts.tolist(),
         strict=True,
@@ -264,7 +266,9 @@ def spans_of(name: str, batch: OptTensor, points: Tensor) -> dict[int, slice]:
         raise TypeError(f"{name}: expected integers, got {batch.dtype}")
     if bool((batch.diff() < 0).any()):
         raise ValueError(f"{name}: expected clouds one behind the other, got a number that falls")
-    clouds, counts = batch.unique_consecutive(return_counts=True)
+    if bool((batch[:1] < 0).any()):
+        raise ValueError(f"{name}: expected clouds of at least 0, got {int(batch[0])}")
+    clouds, counts = torch.unique_consecutive(batch, return_counts=True)
     ends = [0, *counts.cumsum(0).tolist()]
     return dict(zip(clouds.tolist(), map(slice, ends[:-1], ends[1:]), strict=True))
 

@@ -41,7 +41,8 @@ class _Watch(MetaPathFinder):
         drop_in = sys.modules.get("torch_cluster")
         if fullname.startswith("torch_geometric.") and drop_in is sys.modules[self.module]:
             if not hasattr(torch.ops.torch_cluster, "random_walk"):  # by 2.3
-                torch.ops.torch_cluster.random_walk = missing(self.module, "random_walk")
+                walk = missing(self.module, "random_walk")
+                vars(torch.ops.torch_cluster)["random_walk"] = walk
             typing = sys.modules.get("torch_geometric.typing")
             if getattr(typing, "WITH_KNN", None) is False:  # from 2.8, without pyg-lib
                 _replace_pyg_lib(typing, drop_in)

@@ -87,7 +87,7 @@ class QueryAndGroup(nn.Module):
         self.ret_grouped_xyz, self.normalize_xyz = ret_grouped_xyz, normalize_xyz
         self.sample_uniformly, self.ret_unique_cnt = sample_uniformly, ret_unique_cnt
 
-    @checked("xyz B N 3, new_xyz B M 3, features B C N")
+    @checked("xyz B N 3, new_xyz B M 3, features B C N", centers="new_xyz")
     def forward(self, xyz: Tensor, new_xyz: Tensor, features: OptTensor = None) -> Any:
         """(B, N, 3), (B, npoint, 3), (B, C, N) -> (B, 3 + C, npoint, nsample).
 

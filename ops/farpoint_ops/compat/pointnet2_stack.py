@@ -61,7 +61,7 @@ def grouping_operation(
     """(N, C), (M, nsample) -> (M, C, nsample), with a gradient for the features."""
     bounds = _bounds("features_batch_cnt", features_batch_cnt, features)
     rows = idx + _first_rows(bounds, _bounds("idx_batch_cnt", idx_batch_cnt, idx), idx)
-    check_rows("idx", rows, features)
+    check_rows("idx", rows, features.size(0))
     return features[rows].transpose(1, 2)
 
 
@@ -119,7 +119,7 @@ def three_nn(
 @checked("features M C, idx N K int, weight N K")
 def three_interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
     """(M, C), (N, 3), (N, 3) -> (N, C): weighted sums of three rows, with every gradient."""
-    check_rows("idx", idx, features)
+    check_rows("idx", idx, features.size(0))
     return (features[idx.long()] * weight[..., None]).sum(1)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from farpoint_ops.compat import _clouds as _clouds
-from farpoint_ops.compat._checks import OptTensor, checked
+from farpoint_ops.compat._checks import OptTensor, check_rows, checked
 
 
 class _KNN(NamedTuple):
@@ -35,22 +35,21 @@ def sample_farthest_points(
     """
     _check_lengths("lengths", lengths, points)
     if isinstance(K, int | torch.SymInt):
-        wanted = [K] * points.size(0)
+        most, counts = K, None
     else:
-        wanted = [int(k) for k in (K.tolist() if isinstance(K, Tensor) else K)]
-        if len(wanted) != points.size(0):
-            raise ValueError(
-                f"K: expected {points.size(0)} values, one per cloud, got {len(wanted)}"
-            )
-    if any(k < 0 for k in wanted):
+        counts = torch.as_tensor(K, device="cpu")
+        if counts.shape != points.shape[:1]:
+            raise ValueError(f"K: expected {len(points)} values, one per cloud, got {len(counts)}")
+        most = max(counts.tolist(), default=0)
+    if most < 0:
         raise ValueError(f"K: expected at least 0, got {K}")
     idx: Tensor = torch.ops.farpoint._sample_padded(
-        points.detach(), lengths, wanted, random_start_point
+        points.detach(), lengths, most, counts, random_start_point
     )
     return _gathered(points, idx), idx
 
 
-@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int", points="p2", queries="p1")
+@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int")
 def knn_points(
     p1: Tensor,
     p2: Tensor,
@@ -72,7 +71,7 @@ def knn_points(
     return _found(p1, p2, idx, K, return_nn, 0, norm)
 
 
-@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int", points="p2", queries="p1")
+@checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int")
 def ball_query(
     p1: Tensor,
     p2: Tensor,
@@ -95,6 +94,7 @@ def ball_query(
 @checked("x N M U, idx N L K int, lengths N int")
 def knn_gather(x: Tensor, idx: Tensor, lengths: OptTensor = None) -> Tensor:
     """(N, M, U), (N, L, K) -> (N, L, K, U); 0 for neighbors beyond `lengths`."""
+    check_rows("idx", idx, x.size(1))
     gathered = _gathered(x, idx)
     if lengths is None:
         return gathered
@@ -114,10 +114,10 @@ def _search(
     """Rows of `p2` (N, P1, at most k), -1 where there is none."""
     _check_lengths("lengths1", lengths1, p1)
     _check_lengths("lengths2", lengths2, p2)
-    if k < 0:
-        raise ValueError(f"K: expected at least 0, got {k}")
+    if k < 1:
+        raise ValueError(f"K: expected at least 1, got {k}")
     n = p2.size(1)
-    k = torch.sym_min(k, n)
+    k = torch.sym_min(k, n)  # type: ignore[no-untyped-call]
     rows: Tensor = torch.ops.farpoint._search(
         p2.detach().flatten(0, 1),
         p1.detach().flatten(0, 1),

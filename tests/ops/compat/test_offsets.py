@@ -67,7 +67,9 @@ def test_bad_offsets_are_named(clouds: Clouds) -> None:
     xyz, new_xyz, offset, _ = clouds
     with pytest.raises(ValueError, match=r"offset: expected offsets that rise to 80.*got \[30\]"):
         pointops.knn_query(3, xyz, offset[:1])
-    with pytest.raises(ValueError, match=r"new_offset: expected shape \(B,\) with B = 3, got \[1\]"):
+    with pytest.raises(
+        ValueError, match=r"new_offset: expected shape \(B,\) with B = 3, got \[1\]"
+    ):
         pointops.knn_query(3, xyz, offset, xyz, offset[2:])
     with pytest.raises(ValueError, match="nsample, offset: expected both where idx is None"):
         pointops.knn_query_and_group(xyz, xyz)

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._checks import OptTensor, check_rows, checked
-from farpoint_ops.compat._clouds import in_parts, pair_distances, rows_op, spans_from
+from farpoint_ops.compat._clouds import in_parts, pair_distances, rows_op, spans_from, spans_of
 from farpoint_ops.fps import farthest_point_sample_ragged
 from farpoint_ops.gather import interpolate
 
@@ -39,13 +39,15 @@ Found = tuple[Tensor, Tensor]
 @checked("offset B int")
 def offset2batch(offset: Tensor) -> Tensor:
     """Ends (B,) -> the cloud of each point, int64 (n,)."""
-    counts = offset.diff(prepend=offset.new_zeros(1))
+    counts = _bounds("offset", offset).diff()
     return torch.arange(offset.size(0), device=offset.device).repeat_interleave(counts)
 
 
 @checked("batch n int")
 def batch2offset(batch: Tensor) -> Tensor:
     """The cloud of each point (n,) -> ends, int32 (B,)."""
+    if not torch.compiler.is_compiling():
+        spans_of("batch", batch, batch)
     return batch.bincount().cumsum(0).int()
 
 
@@ -140,7 +142,7 @@ def _shell(
 @checked("features n c, idx m nsample int")
 def grouping2(features: Tensor, idx: Tensor) -> Tensor:
     """(n, c), (m, nsample) -> (m, nsample, c)."""
-    check_rows("idx", idx, features, missing=-1)
+    check_rows("idx", idx, features.size(0), missing=-1)
     rows = features.index_select(0, idx.clamp(min=0).flatten())
     return rows.view(*idx.shape, features.size(1)).masked_fill((idx < 0).unsqueeze(-1), 0)
 
@@ -164,7 +166,10 @@ def grouping(
     grouped = grouping2(feat, idx)
     if not with_xyz:
         return grouped
-    relative = grouping2(xyz, idx) - (xyz if new_xyz is None else new_xyz).unsqueeze(1)
+    centers = xyz if new_xyz is None else new_xyz
+    if centers.size(0) != idx.size(0):
+        raise ValueError(f"idx: expected {centers.size(0)} groups, as centers, got {idx.size(0)}")
+    relative = grouping2(xyz, idx) - centers.unsqueeze(1)
     relative = relative.masked_fill((idx < 0).unsqueeze(-1), 0)
     return torch.cat([relative, grouped], -1)
 
@@ -239,7 +244,8 @@ def query_and_group(
         if dilation:
             _, bounds, new_bounds = _queries(xyz, offset, new_xyz, new_offset)
             steps = (bounds.diff() - 1).double() / max(nsample - 1, 1)
-            steps = steps.clamp(max=dilation + 1).repeat_interleave(new_bounds.diff())
+            steps = steps.clamp(max=dilation + 1)
+            steps = steps.repeat_interleave(new_bounds.diff(), output_size=idx.size(0))
             idx = idx.gather(1, (steps[:, None] * torch.arange(nsample, device=idx.device)).long())
     return (grouping(idx, feat, xyz, new_xyz, with_xyz), idx) if with_feat else idx
 
@@ -261,7 +267,9 @@ def queryandgroup(
     return found if return_indx else found[0]
 
 
-@checked("xyz m 3, new_xyz n 3, feat m c, offset B int, new_offset B int", nsample="k")
+@checked(
+    "xyz m 3, new_xyz n 3, feat m c, offset B int, new_offset B int", nsample="k", features="feat"
+)
 def interpolation2(
     xyz: Tensor, new_xyz: Tensor, feat: Tensor, offset: Tensor, new_offset: Tensor, k: int = 3
 ) -> Tensor:

@@ -43,7 +43,7 @@ class QueryAndGroup(nn.Module):
         self.radius, self.nsample, self.use_xyz = radius, nsample, use_xyz
         self.return_idx = return_idx
 
-    @checked("xyz B n 3, new_xyz B m 3, features B C n, idx B m nsample int")
+    @checked("xyz B n 3, new_xyz B m 3, features B C n, idx B m _ int", centers="new_xyz")
     def forward(
         self,
         xyz: Tensor,
