@@ -16,5 +16,6 @@ What differs from the originals, for all of them:
 * neighbors are sorted by distance, the lowest index first on a tie, and k has no limit;
 * a weight gets its true gradient where the original returned zeros or none, and every gradient can
   be differentiated again;
-* bad arguments raise TypeError, ValueError or IndexError.
+* an error is a TypeError, ValueError or IndexError that names an argument of the function called;
+* compiled and exported code may call them with free sizes.
 """
