@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from farpoint_ops._arguments import check_count, to_list
 from farpoint_ops.compat import _clouds as _clouds
 from farpoint_ops.compat._checks import OptTensor, check_rows, checked
 
@@ -37,10 +38,9 @@ def sample_farthest_points(
     if isinstance(K, int | torch.SymInt):
         most, counts = K, None
     else:
-        counts = torch.as_tensor(K, device="cpu")
-        if counts.shape != points.shape[:1]:
-            raise ValueError(f"K: expected {len(points)} values, one per cloud, got {len(counts)}")
-        most = max(counts.tolist(), default=0)
+        wanted = to_list("K", K)
+        check_count("K", wanted, points.size(0))
+        most, counts = max(wanted, default=0), torch.tensor(wanted, device="cpu")
     if most < 0:
         raise ValueError(f"K: expected at least 0, got {K}")
     idx: Tensor = torch.ops.farpoint._sample_padded(
