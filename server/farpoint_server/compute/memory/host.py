@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from farpoint_server.memory.snapshot import Headroom, Stats
+from farpoint_server.compute.memory.snapshot import Headroom, Stats
 
 # Options of mallopt (malloc.h): name, number, value.
 #

@@ -4,17 +4,46 @@ A manifest names the axes of rows and of clouds; a request has rows first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
-from farpoint_server.engine.types import Int64s, ModelInput, ProgramOutput
+from farpoint_server.compute.work import Array, Int64s, halves, joined
 
-Array = npt.NDArray[Any]
 # Rows of one call. More take more memory and make a forward pass no faster.
 CALL_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """The validated clouds of one request to a model, concatenated, in the model's types."""
+
+    lengths: Int64s
+    """Shape (B,): points of each cloud."""
+    rows: Mapping[str, Array]
+    """By input, including the coordinates: shape (P, ...)."""
+    values: Mapping[str, Array] = field(default_factory=dict)
+    """By input: shape (B, ...), one for each cloud."""
+
+    def halves(self) -> "Iterator[ModelInput]":
+        """Two requests of about as many clouds."""
+        for rows, clouds in halves(self.lengths):
+            yield ModelInput(
+                self.lengths[clouds],
+                {name: array[rows] for name, array in self.rows.items()},
+                {name: array[clouds] for name, array in self.values.items()},
+            )
+
+
+class ModelOutput(NamedTuple):
+    """One output of a model for the clouds of one request."""
+
+    values: Array
+    """Shape (R, ...): rows of all clouds; or (B, ...)."""
+    lengths: Int64s | None
+    """Shape (B,): rows of each cloud; None where each cloud has one value."""
 
 
 class Cloud(NamedTuple):
@@ -119,16 +148,16 @@ def results(
     return found
 
 
-def merged(manifest: Manifest, clouds: Sequence[Mapping[str, Array]]) -> dict[str, ProgramOutput]:
+def merged(manifest: Manifest, clouds: Sequence[Mapping[str, Array]]) -> dict[str, ModelOutput]:
     """Joins the outputs of a request's clouds."""
     outputs = {}
     for spec in manifest.outputs:
         arrays = [cloud[spec.name] for cloud in clouds]
         if spec.row_axis is None:
-            outputs[spec.name] = ProgramOutput(np.stack(arrays), None)
+            outputs[spec.name] = ModelOutput(np.stack(arrays), None)
             continue
-        values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        outputs[spec.name] = ProgramOutput(values, np.array([len(array) for array in arrays]))
+        lengths = np.array([len(array) for array in arrays])
+        outputs[spec.name] = ModelOutput(joined(arrays), lengths)
     return outputs
 
 
@@ -145,8 +174,7 @@ def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> 
     arrays = [cloud.rows[spec.name] for cloud in clouds]
     assert spec.row_axis is not None
     if manifest.is_ragged:
-        joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        return np.moveaxis(joined, 0, spec.row_axis)
+        return np.moveaxis(joined(arrays), 0, spec.row_axis)
     if spec.cloud_axis is None:
         return np.moveaxis(arrays[0], 0, spec.row_axis)
     return np.moveaxis(padded(arrays, lengths), (0, 1), (spec.cloud_axis, spec.row_axis))

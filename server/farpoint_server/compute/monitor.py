@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from farpoint_server.engine.engine import Engine
-from farpoint_server.memory.manager import Report
+from farpoint_server.compute.engine import Engine
+from farpoint_server.compute.memory.manager import Report
 
 # Seconds between polls; a trim also waits for the interval of its level.
 POLL_S = 0.25
@@ -64,7 +64,7 @@ class MemoryMonitor:
         memory = engine.memory
         while True:
             if force:
-                trim = await engine.call_behind_long_work(memory.trim)
+                trim = await engine.call_between_batches(memory.trim)
             else:
                 trim = await engine.call(lambda: memory.trim_if_idle(self._waiting()))
             if trim is not None:

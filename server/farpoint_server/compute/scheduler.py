@@ -1,56 +1,34 @@
-"""Dynamic batching: the device and the lane of work, and refusals.
+"""The scheduler of one device: the lane of work, small work on the event loop, and refusals.
 
 Work that is predicted to be long waits in a lane of its own, whose engine runs behind that of the
 other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
-queued at all (see engine/engine.py).
+queued at all (see compute/cpu.py).
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from math import inf
-from typing import Any, TypeAlias, TypeVar
-
-import structlog
+from typing import Any
 
 from farpoint_server import request_context
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Answer, InlineWork, Outcome, Work
-from farpoint_server.errors import (
-    DeadlinePassedError,
-    DeadlineTooCloseError,
-    DeviceFailedError,
-    EngineHungError,
-    OverloadedError,
-    ServiceError,
-    TooLargeError,
-)
-from farpoint_server.scheduling.lane import (
-    HUNG,
-    BatchMetrics,
-    CostModel,
-    Job,
-    JobQueue,
-    Lane,
-    Watchdog,
-)
+from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.engine import Engine
+from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane
+from farpoint_server.compute.queue import Job, JobQueue
+from farpoint_server.compute.watchdog import Watchdog
+from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
+from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
 
-# Errors that move work to another device. Where none is left, the caller gets the first of these.
-MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
-log = structlog.get_logger("farpoint.scheduling")
 
-T = TypeVar("T")
-
-
-class Batcher:
+class DeviceScheduler:
     """An engine with a queue for short work, and its background engine with a queue for long work.
 
     Args:
-        engine: Runs one batch at a time, or as many as its depth; without a background engine all
-            work waits in one queue.
+        engine: Without a background engine all work waits in one queue.
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
         watchdog: Watches every batch that runs; one without limit if None.
@@ -58,7 +36,6 @@ class Batcher:
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
             without limit, as for a GPU, which runs the clouds of a batch in parallel.
         metrics: Observe every batch.
-        costs: Of the device; of a CPU if None.
         clock: Seconds, monotonic.
     """
 
@@ -71,18 +48,23 @@ class Batcher:
         long_ns: int = 0,
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,
-        costs: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.engine = engine
         self._watchdog = watchdog = watchdog or Watchdog(None)
         self._clock = clock
-        self._costs = costs = costs or CostModel()
+        self._costs = costs = CostModel(engine.device_type)
         self._long_ns = long_ns
         self._metrics = metrics or BatchMetrics()
         self._lanes = [
             Lane(
-                *(each, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics),
-                clock,
+                engine=each,
+                queue=JobQueue(batch_points, batch_ns),
+                watchdog=watchdog,
+                index=index,
+                costs=costs,
+                metrics=self._metrics,
+                clock=clock,
             )
             for index, each in enumerate((engine, engine.background))
             if each is not None
@@ -116,7 +98,12 @@ class Batcher:
 
     async def died(self) -> None:
         """Waits until a bug ends a worker, after which a queue is not served."""
-        await first_done(*(lane.died.wait() for lane in self._lanes))
+        waits = [asyncio.ensure_future(lane.died.wait()) for lane in self._lanes]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Runs small work at once if the engine is idle; queues other work.
@@ -146,13 +133,13 @@ class Batcher:
         Raises:
             EngineHungError: the engine does not answer.
         """
-        engine = self._short.engine
-        if work.cost_ns > engine.inline_ns or self._short.queue.count:
+        most_ns = self.engine.inline_ns
+        if most_ns < 0 or self._short.queue.count or work.cost_ns("cpu") > most_ns:
             return None
         if self._watchdog.late[0]:
             raise EngineHungError(HUNG)
         begun = self._clock()
-        answer = engine.run_inline_if_idle(work)
+        answer = self.engine.inline(work)
         if answer is None:
             return None
         self._metrics.requests(1)
@@ -181,7 +168,13 @@ class Batcher:
         lane = self._long if cost_ns > self._long_ns else self._short
         if lane.is_hung:
             raise EngineHungError(HUNG)
-        job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns, self._clock())
+        job = Job(
+            work,
+            answer=loop.create_future(),
+            caller=request_context.caller.get(),
+            cost_ns=cost_ns,
+            accepted=self._clock(),
+        )
         timer = None
         if timeout_s is not None:
             predicted_s = lane.queue.ahead_ns(job) / 1e9 / lane.engine.at_once
@@ -209,68 +202,5 @@ class Batcher:
             )
 
 
-async def first_done(*awaitables: Awaitable[T]) -> T:
-    """The result of the first to finish; cancels the others."""
-    waiting = [asyncio.ensure_future(one) for one in awaitables]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        return next(task for task in waiting if task.done()).result()
-    finally:
-        for task in waiting:
-            task.cancel()
-
-
 def _expire(job: Job) -> None:
     job.fail(DeadlinePassedError("the deadline passed before the work ended"))
-
-
-class Placement:
-    """Several devices; the one with the earliest predicted completion runs a request.
-
-    Copies count: a single cloud in host memory is sampled sooner by a core than by a GPU, whose
-    samples follow one another as well and take longer each; many clouds at a time are the GPU's.
-    What a device cannot do, because it hangs, has failed or lacks memory, moves to the next.
-
-    Args:
-        batchers: Of one device each, started; of two that predict the same the first one gets the
-            work.
-    """
-
-    def __init__(self, batchers: Sequence[Batcher]) -> None:
-        self._batchers = batchers
-        self._failed: set[int] = set()
-
-    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        """Runs work on the device with the earliest predicted completion, or else on another one.
-
-        Args:
-            work: One request.
-            timeout_s: Seconds that the caller will still wait; None for ever.
-
-        Raises:
-            ServiceError: as Batcher.run, once no device is left.
-        """
-        begun = time.monotonic()
-        left = [at for at in range(len(self._batchers)) if at not in self._failed]
-        refusals: list[ServiceError] = []
-        while left:
-            # Those that hang are asked last: they refuse at once, and may be back.
-            at = min(left, key=lambda at: self._batchers[at].completion_ns(work))
-            left.remove(at)
-            remaining_s = None if timeout_s is None else timeout_s - (time.monotonic() - begun)
-            try:
-                return await self._batchers[at].run(work, remaining_s)
-            except MOVES as error:
-                refusals.append(error)
-                if isinstance(error, DeviceFailedError):
-                    self._failed.add(at)
-                if left:
-                    log.warning("work moved to another device", device=at, error=str(error))
-        raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
-
-
-Scheduler: TypeAlias = Batcher | Placement
-
-
-def _rank(refusal: ServiceError) -> int:
-    return next(rank for rank, kind in enumerate(MOVES) if isinstance(refusal, kind))

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from farpoint_server.memory import environment, host
-from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.host import resident_bytes
-from farpoint_server.memory.oom import (
+from farpoint_server.compute.memory import environment, host
+from farpoint_server.compute.memory.cuda import CudaAllocator
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.host import resident_bytes
+from farpoint_server.compute.memory.oom import (
     SMALL_BYTES,
     Answer,
     Batch,
@@ -27,7 +27,7 @@ from farpoint_server.memory.oom import (
     is_sticky,
     run_in_halves,
 )
-from farpoint_server.memory.policy import (
+from farpoint_server.compute.memory.policy import (
     CPU_THRESHOLDS,
     CUDA_THRESHOLDS,
     MIB,
@@ -35,7 +35,7 @@ from farpoint_server.memory.policy import (
     Thresholds,
     TrimPolicy,
 )
-from farpoint_server.memory.snapshot import Allocator, MemorySnapshot, Reason, Stats, Trims
+from farpoint_server.compute.memory.snapshot import Allocator, MemorySnapshot, Reason, Stats, Trims
 
 Result = TypeVar("Result")
 Report = Callable[..., object]
@@ -96,7 +96,7 @@ class Manager:
         self._before_host_trim: list[Callable[[], None]] = []
         self.is_lost = False
         """Whether the device no longer works in this process."""
-        self._snapshot = self._look()
+        self._snapshot = self._take_snapshot()
 
     @property
     def snapshot(self) -> MemorySnapshot:
@@ -166,7 +166,7 @@ class Manager:
                 refused += 1
         if refused:
             self._count_refused(refused)
-            self._snapshot = self._look()
+            self._snapshot = self._take_snapshot()
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
@@ -195,7 +195,7 @@ class Manager:
         if reason is None and self._ooms.is_unhealthy and self._policy.is_due(now):
             reason = Reason.OUT_OF_MEMORY
         trim = None if reason is None else self._trim_if_quiet(reason)
-        self._snapshot = self._look()
+        self._snapshot = self._take_snapshot()
         return trim
 
     def trim_if_idle(self, waiting: int) -> TrimRecord | None:
@@ -236,7 +236,7 @@ class Manager:
         recovered = self._run_again(part, forward)
         self._ooms.add(self._clock())
         self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
-        self._snapshot = self._look()
+        self._snapshot = self._take_snapshot()
         return recovered
 
     def _run_again(
@@ -335,10 +335,10 @@ class Manager:
             returned_bytes=trim.returned_bytes,
             segments=before.segments - left.segments,
         )
-        self._snapshot = self._look()
+        self._snapshot = self._take_snapshot()
         return trim
 
-    def _look(self) -> MemorySnapshot:
+    def _take_snapshot(self) -> MemorySnapshot:
         now, stats = self._clock(), self._allocator.stats()
         return MemorySnapshot(
             device=self._allocator.name,

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from math import inf
 
-from farpoint_server.memory.snapshot import Headroom, Reason, Stats
+from farpoint_server.compute.memory.snapshot import Headroom, Reason, Stats
 
 MIB = 1 << 20
 # Batches out of memory, and the seconds within which they make a device unhealthy.

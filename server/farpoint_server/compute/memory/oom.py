@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from farpoint_server.memory.snapshot import Allocator, Headroom, Stats
+from farpoint_server.compute.memory.snapshot import Allocator, Headroom, Stats
 
 # Texts of torch's CPU allocator, in a plain RuntimeError.
 _CPU_OOM = ("can't allocate memory", "not enough memory")

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from farpoint_server.memory.host import Heap
-from farpoint_server.memory.snapshot import Headroom, Stats
+from farpoint_server.compute.memory.host import Heap
+from farpoint_server.compute.memory.snapshot import Headroom, Stats
 
 
 class CudaAllocator:

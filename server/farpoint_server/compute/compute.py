@@ -1,0 +1,178 @@
+"""The face of compute: all that services use of the devices."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import torch
+
+from farpoint_server.compute.engine import Engine
+from farpoint_server.compute.memory.snapshot import MemorySnapshot
+from farpoint_server.compute.monitor import MemoryMonitor
+from farpoint_server.compute.placement import Placement
+from farpoint_server.compute.scheduler import DeviceScheduler
+from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
+from farpoint_server.errors import RETRY_MS, OverloadedError, TooLargeError
+
+T = TypeVar("T")
+
+
+class Compute:
+    """Runs work on the devices of the server.
+
+    Args:
+        schedulers: One for each device of the settings.
+        report_health: Called with the name of a part and whether it works.
+        report_event: Called with an event and its fields for each poll of memory that fails.
+        allocator_settings: The value of PYTORCH_ALLOC_CONF.
+    """
+
+    def __init__(
+        self,
+        schedulers: Sequence[DeviceScheduler],
+        report_health: Callable[[str, bool], object],
+        report_event: Callable[..., object],
+        allocator_settings: str = "",
+    ) -> None:
+        self._schedulers, self._report_health = schedulers, report_health
+        self._scheduler = schedulers[0] if len(schedulers) == 1 else Placement(schedulers)
+        self._inline = [each for each in schedulers if each.engine.inline_ns >= 0]
+        self.allocator_settings = allocator_settings
+        # Engines of one device share its memory and its models.
+        self.engines: list[Engine] = [*{each.engine.device: each.engine for each in schedulers}.values()]
+        """One of each device."""
+        self.is_bounded = all(engine.memory.bounded for engine in self.engines)
+        """Whether every device has a bound on its memory."""
+        self._monitor = MemoryMonitor(
+            self.engines,
+            self.waiting_requests,
+            lambda healthy: report_health("memory", healthy),
+            report_event,
+        )
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """The device of each engine of the settings."""
+        return [each.engine.device for each in self._schedulers]
+
+    @property
+    def inline_ns(self) -> int:
+        """Nanoseconds that work may be predicted to take to run on the event loop; -1 for none."""
+        return self._inline[0].engine.inline_ns if self._inline else -1
+
+    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
+        """The answer to a request.
+
+        Args:
+            work: The request.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+
+        Raises:
+            ServiceError: as `DeviceScheduler.run`, once no device is left.
+        """
+        return await self._scheduler.run(work, timeout_s)
+
+    def run_inline(self, work: InlineWork[Answer]) -> Outcome[Answer] | None:
+        """The answer to small work, computed at once if a CPU is idle; None if it must wait.
+
+        Raises:
+            EngineHungError: the engine does not answer.
+        """
+        for scheduler in self._inline:
+            outcome = scheduler.run_inline(work)
+            if outcome is not None:
+                return outcome
+        return None
+
+    def check(self, predicted_bytes: int) -> None:
+        """Raises TooLargeError for work that can never fit any device."""
+        for engine in self.engines[:-1]:
+            with suppress(TooLargeError):
+                engine.check(predicted_bytes)
+                return
+        self.engines[-1].check(predicted_bytes)
+
+    async def warm_up(self, work: Work[Any]) -> None:
+        """Runs a first request on each device; raises StartError if one cannot."""
+        for scheduler in self._schedulers:
+            await scheduler.engine.start(work)
+
+    def start(self) -> None:
+        """Starts to accept work."""
+        for scheduler in self._schedulers:
+            scheduler.start()
+        self._monitor.start()
+
+    async def stop(self) -> None:
+        """Accepts no more work; the engines' threads end after their current batch."""
+        await self._monitor.stop()
+        for scheduler in self._schedulers:
+            await scheduler.stop()
+            scheduler.engine.close()
+
+    async def lost(self) -> str:
+        """Waits until only a restart can help; returns the reason."""
+        died = [scheduler.died() for scheduler in self._schedulers]
+        reason: str | None = await _first_done(self._monitor.lost(), *died)
+        if reason is None:
+            reason = "scheduler failed"
+            self._report_health("scheduler", False)
+        return reason
+
+    def waiting_requests(self) -> int:
+        """Number of requests that no engine has started."""
+        return sum(each.waiting_requests for each in self._schedulers)
+
+    def waiting_points(self) -> int:
+        """Points of these requests."""
+        return sum(each.waiting_points for each in self._schedulers)
+
+    def waits_s(self) -> Mapping[str, float]:
+        """The predicted wait of a new request at each device."""
+        waits: dict[str, float] = {}
+        for each in self._schedulers:
+            name, wait_s = str(each.engine.device), each.wait_ns / 1e9
+            waits[name] = min(wait_s, waits.get(name, wait_s))
+        return waits
+
+    def busy_s(self) -> float:
+        """Busy seconds of the engines of the least busy device."""
+        return min(each.busy_s for each in self._schedulers)
+
+    def memory(self) -> list[MemorySnapshot]:
+        """The latest snapshot of each device."""
+        return [engine.memory.snapshot for engine in self.engines]
+
+    async def dump_memory(self) -> list[bytes]:
+        """Every segment and block of each device, pickled for torch's viewer; empty for a CPU."""
+        return [await engine.call(engine.memory.dump) or b"" for engine in self.engines]
+
+    async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:
+        """Trims each device when it has no work, or after the running batch if `force`.
+
+        Returns:
+            The device, seconds, and bytes returned, of each.
+
+        Raises:
+            OverloadedError: a device was not idle in time.
+        """
+        trims = []
+        for engine in self.engines:
+            trim = await self._monitor.trim(engine, force=force)
+            if trim is None:
+                text = f"{engine.device} was not idle in time; nothing was trimmed"
+                raise OverloadedError(text, RETRY_MS)
+            trims.append((str(engine.device), *trim))
+        return trims
+
+
+async def _first_done(*awaitables: Awaitable[T]) -> T:
+    """The result of the first to finish; cancels the others."""
+    waiting = [asyncio.ensure_future(one) for one in awaitables]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in waiting if task.done()).result()
+    finally:
+        for task in waiting:
+            task.cancel()

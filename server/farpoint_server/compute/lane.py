@@ -1,0 +1,182 @@
+"""A lane: a queue, the engine that takes batches from it, and what is learned from them.
+
+The engine takes what is waiting the moment it is free: a request alone when the lane is idle, all
+of one kind that arrived meanwhile when it is not. No request waits for a batch to fill. Only the
+event loop touches the queue.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.engine import Engine
+from farpoint_server.compute.queue import Job, JobQueue
+from farpoint_server.compute.watchdog import Watchdog
+from farpoint_server.compute.work import Outcome
+from farpoint_server.errors import EngineHungError, ServiceError
+
+HUNG = "the engine does not answer; use another server"
+log = structlog.get_logger("farpoint.compute")
+
+
+class BatchMetrics(NamedTuple):
+    """Observers of each batch of an engine."""
+
+    requests: Callable[[float], object] = bool
+    points: Callable[[float], object] = bool
+    device_requests: Callable[[float], object] = bool
+    """As `requests`, for a count of each device."""
+    seconds: Callable[[float], object] = bool
+    """The time that it took, when it is done."""
+
+
+class Lane:
+    """One queue of one engine.
+
+    Args:
+        engine: Runs one batch at a time, or as many as its depth.
+        queue: What waits for it.
+        watchdog: Counts the batches that take too long.
+        index: The watchdog's index of the lane.
+        costs: Learns from every batch.
+        metrics: Observe every batch.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: JobQueue,
+        watchdog: Watchdog,
+        index: int,
+        costs: CostModel,
+        metrics: BatchMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._clock = clock
+        self.engine = engine
+        self.queue = queue
+        self.died = asyncio.Event()
+        """Set once a worker ended by a bug, after which the queue is not served as it was."""
+        self._watchdog = watchdog
+        self._index = index
+        self._costs = costs
+        self._metrics = metrics
+        self._running = 0
+        self.busy_s = 0.0
+        """Busy seconds divided by the engine's depth."""
+        self._end_s = 0.0
+        self._workers: list[asyncio.Task[None]] = []
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether the engine is late with a batch."""
+        return self._watchdog.late[self._index] > 0
+
+    @property
+    def wait_ns(self) -> int:
+        """Predicted nanoseconds until the engine has finished all waiting and running work.
+
+        A batch that is late is taken to need as long again, so that nothing more comes to an engine
+        that hangs, long before the watchdog says so.
+        """
+        at_once = self.engine.at_once
+        running_s = abs(self._end_s - self._clock()) if self._running >= at_once else 0.0
+        return int(running_s * 1e9) + self.queue.cost_ns // at_once
+
+    def start(self) -> None:
+        """Starts to serve the queue."""
+        self._workers = [asyncio.create_task(self._serve()) for _ in range(self.engine.depth)]
+
+    async def stop(self) -> None:
+        """Ends the workers; waiting requests are never answered."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        while True:
+            has_room = self._running < self.engine.depth
+            if not (self.queue.count and has_room and self.engine.is_ready(self.queue.wake)):
+                await self.queue.arrived.get()
+                continue
+            jobs = self.queue.take_batch()
+            if self.queue.count:
+                self.queue.wake()
+            if not jobs:
+                continue
+            self._running += 1
+            try:
+                await self._run(jobs)
+            except Exception as error:
+                log.exception("worker died", lane=self._index)
+                self.died.set()
+                for job in jobs:
+                    job.fail(error)
+                raise
+            self._running -= 1
+            del jobs  # nothing of a batch is kept while the worker waits
+
+    async def _run(self, jobs: Sequence[Job]) -> None:
+        begun = self._clock()
+        self._end_s = begun + sum([job.cost_ns for job in jobs]) / 1e9
+        batch = Batch([job.work for job in jobs])
+        for index, job in enumerate(jobs):
+            job.place = (batch, index)
+        self._metrics.requests(len(jobs))
+        self._metrics.device_requests(len(jobs))
+        self._metrics.points(batch.point_count)
+        late: list[bool] = []
+        limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
+        timer = limit_s and loop.call_later(limit_s, self._hang, jobs, late)
+        try:
+            try:
+                answers = await self.engine.submit(batch)
+            finally:
+                if timer:
+                    timer.cancel()
+                if late:
+                    self._watchdog.count(self._index, -1)
+        except Exception as error:
+            await self._blame(jobs, error)
+            return
+        self._answer(jobs, answers, begun)
+
+    def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
+        compute_s = self._clock() - begun
+        self.busy_s += compute_s / self.engine.depth
+        self._metrics.seconds(compute_s)
+        is_complete = True
+        # Paired before any is answered: with a wrong number no answer can be matched.
+        for job, answer in [*zip(jobs, answers, strict=True)]:
+            if isinstance(answer, ServiceError):
+                is_complete = False
+                job.fail(answer)
+            elif job.answer.done():
+                is_complete = False
+            else:
+                queue_ms = (begun - job.accepted) * 1e3
+                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
+        # A request that was cancelled, or refused for its memory, did not take its time.
+        if is_complete:
+            self._costs.observe([job.work for job in jobs], compute_s * 1e9)
+
+    async def _blame(self, jobs: Sequence[Job], error: Exception) -> None:
+        """Retries each request of a failed batch alone, so that a bad one fails only itself."""
+        if len(jobs) == 1:
+            jobs[0].fail(error)
+            return
+        for job in jobs:
+            if job.is_wanted:
+                await self._run([job])
+
+    def _hang(self, jobs: Sequence[Job], late: list[bool]) -> None:
+        """Fails the callers of a late batch and all waiting ones."""
+        late.append(True)
+        self._watchdog.count(self._index, 1)
+        for job in [*jobs, *self.queue.take_all()]:
+            job.fail(EngineHungError(HUNG))

@@ -1,0 +1,147 @@
+"""What a request is on any device: its work, the launches of its kernels, and its outcome."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array = npt.NDArray[Any]
+Float32s = npt.NDArray[np.float32]
+Float64s = npt.NDArray[np.float64]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Answer = TypeVar("Answer")
+W = TypeVar("W", bound="Work[Any]")
+Part = TypeVar("Part", bound=tuple[Any, ...])
+
+
+class Kernel(Protocol):
+    """A computation and its parameters, without its arrays: a value that can be pickled."""
+
+    def __call__(self, *tensors: Tensor, cancelled: Tensor | None = None) -> Sequence[Tensor]:
+        """The outputs, on the device of the tensors.
+
+        Args:
+            tensors: The arrays of the launch.
+            cancelled: int32 (B,), a flag for each cloud of the batch, which may be set while the
+                kernel runs, on a CPU; None on other devices.
+        """
+
+
+class Launch(NamedTuple):
+    """One call of a kernel."""
+
+    kernel: Kernel
+    arrays: Sequence[Sequence[Array]]
+    """Inputs, each in parts that the engine joins along the first dimension."""
+
+
+class InlineWork(Protocol[Answer]):
+    """One request that may be small enough for the event loop."""
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+
+    def cost_ns(self, device_type: str) -> int:
+        """As `Work.cost_ns`."""
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Maximum bytes on the device, including inputs and answers."""
+
+    def inline(self) -> Answer:
+        """The answer, computed on the calling thread; any error leaves the work to an engine."""
+
+
+class Work(ABC, Generic[Answer]):
+    """One request. Those with the same batch key may run as one batch."""
+
+    batch_key: ClassVar[Any] = None
+    """Hashable, or a property that gives it; None runs alone."""
+    cost_key: str
+    """Requests with the same key share the correction of their predicted time."""
+    point_count: int
+    """Points of all clouds."""
+    cloud_count: int
+
+    @abstractmethod
+    def cost_ns(self, device_type: str) -> int:
+        """Predicted nanoseconds on one core ("cpu"), or on an idle GPU with copies ("cuda")."""
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Maximum bytes on the device, including inputs and answers."""
+        return self.batch_bytes([self])
+
+    def inline(self) -> Answer:
+        """The answer, computed on the calling thread on a CPU."""
+        (answer,) = self.answers([self], [run_on_cpu(each) for each in self.launches([self])])
+        return answer
+
+    @classmethod
+    @abstractmethod
+    def batch_bytes(cls: type[W], works: Sequence[W]) -> int:
+        """Maximum bytes of a batch on the device, including inputs and answers."""
+
+    @classmethod
+    @abstractmethod
+    def launches(cls: type[W], works: Sequence[W]) -> Sequence[Launch]:
+        """The launches of a batch, in as few as its kind allows."""
+
+    @classmethod
+    @abstractmethod
+    def answers(cls: type[W], works: Sequence[W], outputs: Sequence[Sequence[Array]]) -> list[Any]:
+        """The answer to each request of a batch, from the outputs of each launch in host memory."""
+
+    def halve(self: W) -> tuple[W, W] | None:
+        """Two requests of about as many clouds; None where it cannot be cut."""
+        return None
+
+    def join(self, first: Answer, second: Answer) -> Answer:
+        """The answer to a request from those to its halves, of which this is the first."""
+        raise TypeError(f"{type(self).__name__} cannot be cut, nor its answers joined")
+
+
+# Not frozen: that takes four times as long to make, and every request makes one.
+@dataclass(slots=True)
+class Outcome(Generic[Answer]):
+    """The answer to one request and its times in milliseconds."""
+
+    result: Answer
+    queue_ms: float
+    compute_ms: float
+
+
+def run_on_cpu(launch: Launch, cancelled: Int32s | None = None) -> list[Array]:
+    """The outputs of a launch, computed on the calling thread."""
+    flags = None if cancelled is None else torch.from_numpy(cancelled)
+    with torch.inference_mode():
+        inputs = [torch.from_numpy(joined(parts)) for parts in launch.arrays]
+        return [output.numpy() for output in launch.kernel(*inputs, cancelled=flags)]
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Arrays concatenated along the first dimension; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def concatenated(parts: Sequence[Part]) -> Part:
+    """Concatenates each field of named tuples of arrays or None."""
+    columns = zip(*parts, strict=True)
+    make: Any = type(parts[0])
+    found: Part = make(*(None if column[0] is None else joined(column) for column in columns))
+    return found
+
+
+def halves(lengths: Int64s) -> Iterator[tuple[slice, slice]]:
+    """Rows and clouds of the first half of a request, and of the second."""
+    middle = len(lengths) // 2
+    row = int(lengths[:middle].sum())
+    yield slice(row), slice(middle)
+    yield slice(row, None), slice(middle, None)

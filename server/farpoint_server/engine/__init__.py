@@ -1,1 +1,0 @@
-"""One device: its thread, batches, and copies to a GPU and back."""

@@ -1,1 +1,0 @@
-"""Admission, queues and lanes of work, and the choice of a device."""
