@@ -9,10 +9,10 @@ from typing import NoReturn, TextIO
 
 import structlog
 
+from farpoint_server.compute.memory import environment, host
 from farpoint_server.config import cli
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
-from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
 from farpoint_server.processes import slot
 from farpoint_server.processes.log import LogMerger

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
-from farpoint_server.app.compute import Compute
+from farpoint_server.app.compute import make_compute
 from farpoint_server.app.others import PeerProcesses
 from farpoint_server.app.services import SERVICES, add_gauges, health_names, make_services
 from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
+from farpoint_server.kinds.sample import SampleWork, one_point
+from farpoint_server.models.registry import Registry
 from farpoint_server.observability.http import health_routes, metrics_route
 from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.processes.child import Link, on_end_signals
@@ -44,11 +46,12 @@ class App:
         ProcessCollector(registry=registry)
         self._others = PeerProcesses(slot, registry)
         instruments = Instruments(registry)
-        self.compute = compute = Compute(settings, health, instruments.batches_of, slot)
+        self.compute = compute = make_compute(settings, health, instruments.batches_of, slot)
+        self._models = Registry(compute.engines, health)
         self._transport = transport = Transport(settings, slot, CallMetrics(instruments), compute)
-        services = make_services(settings, compute, transport, health)
+        services = make_services(settings, compute, self._models, transport, health)
         services.add_to(transport.servers, self.calls, settings.admin_over_http, self._others.wrap)
-        self._others.register(services, compute.models)
+        self._others.register(services, self._models)
         add_gauges(registry, compute, transport, health)
 
     @property
@@ -84,7 +87,9 @@ class App:
         """Loads the models of the other processes, or those of the settings."""
         models = await self._others.start()
         named = (*self._settings.encoder, *self._settings.model)
-        await self.compute.start(named if models is None else models)
+        await self.compute.warm_up(SampleWork(one_point()))
+        await self._models.load_all(named if models is None else models)
+        self.compute.start()
         self._others.join()
 
     async def drain(self) -> bool:

@@ -13,16 +13,16 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.app.compute import Compute
 from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import METHODS
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.compute import devices
+from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
-from farpoint_server.engine import devices
+from farpoint_server.models.registry import Registry
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
-from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services import admin, sampling
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
@@ -114,7 +114,7 @@ def health_names(settings: Settings) -> list[str]:
 
 
 def make_services(
-    settings: Settings, compute: Compute, transport: Transport, health: Health
+    settings: Settings, compute: Compute, models: Registry, transport: Transport, health: Health
 ) -> Servicers:
     """All servicers."""
     limits = RequestLimits(
@@ -122,16 +122,20 @@ def make_services(
     )
     model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
     pipeline = Pipeline(
-        *(limits, transport.admission, Receiver(settings.receive_turns), compute.batcher),
-        *(compute.engines, transport.threads, transport.shared_memory.regions),
+        limits,
+        transport.admission,
+        Receiver(settings.receive_turns),
+        compute,
+        transport.threads,
+        transport.shared_memory.regions,
     )
-    repository = ModelRepository(compute.models, compute.devices, lambda: health.is_serving)
+    repository = ModelRepository(models, compute.devices, lambda: health.is_serving)
     info = _info(limits, compute)
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
-        sampling.SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
+        sampling.SamplingServicer(pipeline, models, model_limits, info, *streams),
         open_inference.OpenInferenceServicer(pipeline, model_limits, repository, *streams),
-        admin.AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
+        admin.AdminServicer(compute, models),
         health,
     )
 
@@ -158,33 +162,24 @@ def add_gauges(
     registry: CollectorRegistry, compute: Compute, transport: Transport, health: Health
 ) -> None:
     """Adds the metrics that are read at each scrape: those of GAUGES and of memory."""
-    batchers, admission = compute.batchers, transport.admission
+    admission = transport.admission
     for name, read in (
         ("serving", lambda: health.is_serving),
         ("calls", lambda: transport.in_flight.calls),
         ("points_in_flight", lambda: admission.points),
         ("bytes_in_flight", lambda: admission.bytes),
         ("queue_requests", compute.waiting_requests),
-        ("queue_points", lambda: sum(batcher.waiting_points for batcher in batchers)),
+        ("queue_points", compute.waiting_points),
         ("shared_memory_bytes", lambda: transport.shared_memory.regions.size),
     ):
         Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(read)
     queues = Gauge(
         "farpoint_queue_seconds", GAUGES["queue_seconds"], ("device",), registry=registry
     )
-    for device, wait_s in _waits(compute).items():
-        queues.labels(device).set_function(wait_s)
-    memories = [engine.memory for engine in compute.monitor.engines]
-    registry.register(MemoryCollector(lambda: [memory.snapshot for memory in memories]))
+    for device in compute.waits_s():
+        queues.labels(device).set_function(partial(_wait_s, compute, device))
+    registry.register(MemoryCollector(compute.memory))
 
 
-def _waits(compute: Compute) -> dict[str, Callable[[], float]]:
-    """The predicted wait of a new request at each device."""
-    batchers: dict[str, list[Batcher]] = {}
-    for engine, batcher in zip(compute.engines, compute.batchers, strict=True):
-        batchers.setdefault(str(engine.device), []).append(batcher)
-
-    def least_s(those: list[Batcher]) -> float:
-        return min(batcher.wait_ns for batcher in those) / 1e9
-
-    return {device: partial(least_s, each) for device, each in batchers.items()}
+def _wait_s(compute: Compute, device: str) -> float:
+    return compute.waits_s()[device]

@@ -8,9 +8,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from farpoint_server.app.compute import Compute
+from farpoint_server.compute import devices
+from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
-from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields

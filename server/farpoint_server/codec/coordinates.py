@@ -11,18 +11,10 @@ from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView, check_range
-from farpoint_server.engine.methods import MethodWork
-from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import (
-    Clouds,
-    Float32s,
-    Float64s,
-    Int64s,
-    Method,
-    MethodClouds,
-    VoxelGrid,
-)
+from farpoint_server.compute.work import Float32s, Float64s, Int64s
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.method import Method, MethodClouds, MethodWork, VoxelGrid
+from farpoint_server.kinds.sample import Clouds, SampleWork
 
 # float32 of every float16, by its bits: a look-up takes half as long as numpy's conversion.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)

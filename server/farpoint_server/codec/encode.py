@@ -20,8 +20,11 @@ from farpoint_server.codec.tensors import (
     read_lengths,
 )
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import Int64s, ModelInput, Outcome, StageOutput
+from farpoint_server.compute.work import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.batching import ModelInput
+from farpoint_server.kinds.encoder import StageOutput, stages_of
+from farpoint_server.kinds.model import Outputs
 
 ATTRIBUTE_TYPES = tuple(dtype.number for dtype in ATTRIBUTE_DTYPES)
 Response = sampling_pb2.EncodeResponse
@@ -79,20 +82,21 @@ def decode_encode_request(request: ParsedEncodeRequest) -> ModelInput:
     """The clouds in float32, float64 coordinates shifted as for Sample."""
     points, _ = to_float32(request.points, request.lengths)
     check_finite(points, request.lengths, expected="finite coordinates")
-    attributes = np.empty((len(points), 0), np.float32)
+    rows = {"points": points}
     if request.attributes is not None:
         with np.errstate(over="ignore"):
             attributes = request.attributes.array().astype(np.float32, copy=False)
         check_values(attributes, "attributes")
-    return ModelInput(request.lengths, {"points": points, "attributes": attributes})
+        rows["attributes"] = attributes
+    return ModelInput(request.lengths, rows)
 
 
 def serialize_encode_response(
-    model: str, request: ParsedEncodeRequest, arrived: float, outcome: Outcome[list[StageOutput]]
+    model: str, request: ParsedEncodeRequest, arrived: float, outcome: Outcome[Outputs]
 ) -> bytes:
     """The EncodeResponse."""
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
-    for stage in outcome.result:
+    for stage in stages_of(outcome.result):
         chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))
     chunks.append(Response(timings=timings_of(arrived, outcome)).SerializeToString())
     return b"".join(chunks)

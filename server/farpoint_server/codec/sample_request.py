@@ -32,8 +32,9 @@ from farpoint_server.codec.wire import (
     read_message,
 )
 from farpoint_server.codec.wire_limits import limits_of
-from farpoint_server.engine.types import Int64s, Method, VoxelGrid
+from farpoint_server.compute.work import Int64s
 from farpoint_server.errors import InvalidRequestError, quoted
+from farpoint_server.kinds.method import Method, VoxelGrid
 
 _POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
 _PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER

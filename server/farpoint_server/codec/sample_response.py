@@ -11,7 +11,9 @@ from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import Clouds, Int32s, Int64s, MethodClouds, Outcome, Samples
+from farpoint_server.compute.work import Int32s, Int64s, Outcome
+from farpoint_server.kinds.method import MethodClouds
+from farpoint_server.kinds.sample import Clouds, Samples
 
 Response = sampling_pb2.SampleResponse
 _FLOATS = {4: tensor_pb2.DATA_TYPE_FLOAT32, 8: tensor_pb2.DATA_TYPE_FLOAT64}

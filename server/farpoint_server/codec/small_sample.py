@@ -1,12 +1,10 @@
 """Small Sample requests, answered in C++ from message to message."""
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
 
 from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.sample import POINT_NS, SAMPLE_NS, sample_bytes
+from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS, sample_bytes
 
 # Of a message: most besides the points, and each point.
 HEAD_BYTES, POINT_BYTES = 512, 12
@@ -42,12 +40,12 @@ class SmallSample:
     Python's objects for the parts of a request cost more than the samples of a small cloud.
     """
 
-    __slots__ = ("_arrived", "_raw", "_request", "cost_ns", "point_count", "samples")
+    __slots__ = ("_arrived", "_cost_ns", "_raw", "_request", "point_count", "samples")
 
     def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
         self._raw, self._request, self._arrived = raw, request, arrived
         self.point_count, self.samples = int(request.points), int(request.samples)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
+        self._cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
 
     @staticmethod
     def read(
@@ -64,19 +62,18 @@ class SmallSample:
         if request.points > limits.points or size > limits.message_bytes:
             return None
         work = SmallSample(raw, request, arrived)
-        return work if work.cost_ns <= most_ns else None
+        return work if work._cost_ns <= most_ns else None
 
     @property
     def predicted_bytes(self) -> int:
         """Maximum bytes in memory, without the message."""
         return sample_bytes(self.point_count, 1, self.samples)
 
-    @staticmethod
-    def batch(requests: "Sequence[SmallSample]") -> Any:
-        """The only request itself."""
-        return requests[0]
+    def cost_ns(self, device_type: str = "cpu") -> int:  # noqa: ARG002  never for a GPU
+        """Predicted nanoseconds."""
+        return self._cost_ns
 
-    def run(self, *_: object) -> list[bytes]:
+    def inline(self) -> bytes:
         """The serialized response, computed on the calling thread.
 
         Raises:
@@ -86,4 +83,4 @@ class SmallSample:
         size = _answer(self._raw, self._request, self._arrived, response)
         if not size:
             raise ValueError("left to Python")
-        return [ctypes.string_at(response, size)]
+        return ctypes.string_at(response, size)

@@ -40,7 +40,8 @@ class Compute:
         self._inline = [each for each in schedulers if each.engine.inline_ns >= 0]
         self.allocator_settings = allocator_settings
         # Engines of one device share its memory and its models.
-        self.engines: list[Engine] = [*{each.engine.device: each.engine for each in schedulers}.values()]
+        of_devices = {each.engine.device: each.engine for each in schedulers}
+        self.engines: list[Engine] = [*of_devices.values()]
         """One of each device."""
         self.is_bounded = all(engine.memory.bounded for engine in self.engines)
         """Whether every device has a bound on its memory."""
@@ -146,7 +147,10 @@ class Compute:
 
     async def dump_memory(self) -> list[bytes]:
         """Every segment and block of each device, pickled for torch's viewer; empty for a CPU."""
-        return [await engine.call(engine.memory.dump) or b"" for engine in self.engines]
+        dumps: list[bytes | None] = []
+        for engine in self.engines:
+            dumps.append(await engine.call(engine.memory.dump))
+        return [dump or b"" for dump in dumps]
 
     async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:
         """Trims each device when it has no work, or after the running batch if `force`.

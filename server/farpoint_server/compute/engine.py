@@ -77,8 +77,9 @@ class Engine(ABC):
         """Whether a batch would begin at once; if not, `wake` is called when it would."""
         return True
 
-    def inline(self, work: InlineWork[Answer]) -> Answer | None:
+    def inline(self, work: InlineWork[Answer]) -> Answer | None:  # noqa: ARG002
         """The answer to small work, computed at once on the event loop; None if it must wait."""
+        return None
 
     def check(self, predicted_bytes: int) -> None:
         """Raises TooLargeError for work that can never fit this device."""

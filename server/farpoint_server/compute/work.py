@@ -1,9 +1,9 @@
 """What a request is on any device: its work, the launches of its kernels, and its outcome."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,21 +16,15 @@ Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Answer = TypeVar("Answer")
+Kernel: TypeAlias = Callable[..., Sequence[Tensor]]
+"""A computation and its parameters, without its arrays: a value that can be pickled.
+
+It is called with a tensor for each array of its launch, and returns outputs on their device. On a
+CPU `cancelled`, int32 (B,), has a flag for each cloud of the batch, which may be set meanwhile.
+"""
+Answer_co = TypeVar("Answer_co", covariant=True)
 W = TypeVar("W", bound="Work[Any]")
 Part = TypeVar("Part", bound=tuple[Any, ...])
-
-
-class Kernel(Protocol):
-    """A computation and its parameters, without its arrays: a value that can be pickled."""
-
-    def __call__(self, *tensors: Tensor, cancelled: Tensor | None = None) -> Sequence[Tensor]:
-        """The outputs, on the device of the tensors.
-
-        Args:
-            tensors: The arrays of the launch.
-            cancelled: int32 (B,), a flag for each cloud of the batch, which may be set while the
-                kernel runs, on a CPU; None on other devices.
-        """
 
 
 class Launch(NamedTuple):
@@ -41,7 +35,7 @@ class Launch(NamedTuple):
     """Inputs, each in parts that the engine joins along the first dimension."""
 
 
-class InlineWork(Protocol[Answer]):
+class InlineWork(Protocol[Answer_co]):
     """One request that may be small enough for the event loop."""
 
     @property
@@ -55,7 +49,7 @@ class InlineWork(Protocol[Answer]):
     def predicted_bytes(self) -> int:
         """Maximum bytes on the device, including inputs and answers."""
 
-    def inline(self) -> Answer:
+    def inline(self) -> Answer_co:
         """The answer, computed on the calling thread; any error leaves the work to an engine."""
 
 
@@ -79,9 +73,15 @@ class Work(ABC, Generic[Answer]):
         """Maximum bytes on the device, including inputs and answers."""
         return self.batch_bytes([self])
 
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of the smallest part that it can be cut to."""
+        return self.predicted_bytes
+
     def inline(self) -> Answer:
         """The answer, computed on the calling thread on a CPU."""
-        (answer,) = self.answers([self], [run_on_cpu(each) for each in self.launches([self])])
+        outputs = [run_on_cpu(launch) for launch in self.launches([self])]
+        answer: Answer = self.answers([self], outputs)[0]
         return answer
 
     @classmethod
@@ -103,7 +103,7 @@ class Work(ABC, Generic[Answer]):
         """Two requests of about as many clouds; None where it cannot be cut."""
         return None
 
-    def join(self, first: Answer, second: Answer) -> Answer:
+    def join(self, first: Answer, second: Answer) -> Answer:  # noqa: ARG002
         """The answer to a request from those to its halves, of which this is the first."""
         raise TypeError(f"{type(self).__name__} cannot be cut, nor its answers joined")
 

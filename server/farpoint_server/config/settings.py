@@ -18,6 +18,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from farpoint_server.compute.memory.policy import MIB
 from farpoint_server.config.network import (
     AccessSettings,
     Addresses,
@@ -27,7 +28,6 @@ from farpoint_server.config.network import (
     is_local,
     is_unix,
 )
-from farpoint_server.memory.policy import MIB
 
 # For `--processes auto`: an event loop keeps one core busy, its kernels and decoding another.
 # Beyond 16 the network or the device is usually the bound, and each process takes memory.

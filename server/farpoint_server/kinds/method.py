@@ -112,7 +112,9 @@ class MethodWork(Work[Samples]):
 
     @classmethod
     def answers(
-        cls, works: "Sequence[MethodWork]", outputs: Sequence[Sequence[Array]]
+        cls,
+        works: "Sequence[MethodWork]",  # noqa: ARG003
+        outputs: Sequence[Sequence[Array]],
     ) -> list[Samples]:
         return [_answer(*each) for each in outputs]
 

@@ -5,12 +5,13 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from farpoint_models import EncoderConfig
 from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.program import Flat
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
@@ -45,11 +46,13 @@ class LoadedModel:
         name: As requests name it.
         manifest: Its inputs and outputs, and what shares a call.
         parameters: Number of parameters.
+        config: Of an encoder; None for a program.
     """
 
     name: str
     manifest: Manifest
     parameters: int = 0
+    config: EncoderConfig | None = None
     row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
     row_bytes: int = ROW_BYTES
@@ -128,7 +131,7 @@ class ModelWork(Work[Outputs]):
         self.cost_key = f"model {self.model.name}"
 
     @property
-    def batch_key(self) -> LoadedModel | None:  # type: ignore[override]
+    def batch_key(self) -> LoadedModel | None:
         """The model, if its manifest lets requests share a call."""
         return None if self.model.manifest.batching is Batching.ALONE else self.model
 
@@ -157,9 +160,8 @@ class ModelWork(Work[Outputs]):
         ]
 
     @classmethod
-    def answers(
-        cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]
-    ) -> list[Outputs]:
+    def answers(cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]) -> list[Any]:
+        """The outputs of each request."""
         manifest = works[0].model.manifest
         clouds = [cloud for work in works for cloud in split(work.request)]
         found: list[Mapping[str, Array]] = [{} for _ in clouds]
@@ -168,7 +170,8 @@ class ModelWork(Work[Outputs]):
             parts = results(manifest, arrays, [clouds[place] for place in places])
             for place, part in zip(places, parts, strict=True):
                 found[place] = part
-        answers, end = [], 0
+        answers: list[Outputs] = []
+        end = 0
         for work in works:
             begin, end = end, end + work.cloud_count
             answers.append(merged(manifest, found[begin:end]))
@@ -202,9 +205,7 @@ class TrialWork(ModelWork):
         return [Launch(TrialKernel(works[0].model.number), launch.arrays)]
 
     @classmethod
-    def answers(
-        cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]
-    ) -> list[tuple[float, int]]:
+    def answers(cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]) -> list[Any]:
         ((*arrays, measured),) = outputs
         super().answers(works, [arrays])  # raises for what the manifest does not say
         elapsed_ns, used = measured.tolist()

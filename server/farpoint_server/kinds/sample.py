@@ -190,6 +190,12 @@ class SampleWork(Work[Samples]):
         return first.join(second, self.point_count)
 
 
+def one_point() -> Clouds:
+    """A cloud of one point, for a first launch."""
+    one = np.ones(1, np.int64)
+    return Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)
+
+
 # Cached: streams repeat their sizes.
 @lru_cache(1024)
 def sample_bytes(points: int, clouds: int, samples: int) -> int:

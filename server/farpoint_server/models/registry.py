@@ -8,8 +8,8 @@ from typing import Protocol
 import structlog
 
 from farpoint_models import weights
+from farpoint_server.compute.engine import Engine
 from farpoint_server.config.settings import DEFAULT
-from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -17,7 +17,8 @@ from farpoint_server.errors import (
     StartError,
     quoted,
 )
-from farpoint_server.models.loading import LoadedEncoder, LoadedModel, load_model
+from farpoint_server.kinds.model import LoadedModel
+from farpoint_server.models.loading import load_model
 
 DEFAULT_NAME = weights.DEFAULT.stem
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -64,16 +65,16 @@ class Registry:
             raise NotFoundError(f"model: expected one that is loaded ({known}), got {quoted(name)}")
         return self._models[name]
 
-    def encoder(self, name: str) -> LoadedEncoder:
+    def encoder(self, name: str) -> LoadedModel:
         """The encoder of a name, or the first one for an empty name.
 
         Raises:
             NotFoundError: there is none.
             InvalidRequestError: it is an exported model.
         """
-        encoders = [m.name for m in self._models.values() if isinstance(m, LoadedEncoder)]
+        encoders = [m.name for m in self._models.values() if m.config is not None]
         model = self.get(name or next(iter(encoders), ""))
-        if not isinstance(model, LoadedEncoder):
+        if model.config is None:
             raise InvalidRequestError("model", "an encoder (infer runs others)", quoted(name))
         return model
 

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from farpoint_models.programs import Manifest, ProgramError, Role, load_program
-from farpoint_server.engine.types import ModelInput
-from farpoint_server.models.program import LoadedProgram, ProgramBatch
+from farpoint_server.compute.batch import Batch
+from farpoint_server.kinds.batching import ModelInput
+from farpoint_server.kinds.model import LoadedModel, ModelWork
 
 TIMEOUT_S = 120
 # Beyond the interpreter with torch: copies of the archive, and memory for the first run.
@@ -64,8 +65,9 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
     try:
         program = load_program(path)
         if runs:
-            loaded = LoadedProgram("", program.manifest, {CPU: program.on(CPU)}, 0)
-            ProgramBatch(loaded, [sample_request(program.manifest)]).run(CPU, None)
+            model = LoadedModel("", program.manifest)
+            model.put(CPU, program.on(CPU))
+            Batch([ModelWork(model, sample_request(program.manifest))]).run_on_cpu()
     except MemoryError:
         print(f"expected it to load and run within {size >> 20} MiB", end="")
     except Exception as error:

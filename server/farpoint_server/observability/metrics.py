@@ -12,10 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from farpoint_server.compute.lane import BatchMetrics
+from farpoint_server.compute.memory.snapshot import MemorySnapshot, Trims
 from farpoint_server.errors import ServiceError
-from farpoint_server.memory.snapshot import MemorySnapshot, Trims
 from farpoint_server.request_context import Fields
-from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.transport.interceptor import RequestMetrics
 
 # From a cloud of a few points on an idle server to a queue of seconds.

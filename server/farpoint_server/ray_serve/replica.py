@@ -10,9 +10,9 @@ import grpc
 import structlog
 from google.protobuf.descriptor import MethodDescriptor
 
+from farpoint_server.compute.memory import environment, host
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import status_of
-from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
 from farpoint_server.ray_serve.application import METHODS
 from farpoint_server.transport.http.calls import HttpContext

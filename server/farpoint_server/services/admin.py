@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from farpoint.v1 import admin_pb2
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.monitor import MemoryMonitor
-from farpoint_server.errors import RETRY_MS, OverloadedError
-from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
+from farpoint_server.compute.compute import Compute
+from farpoint_server.compute.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
 from farpoint_server.services.sampling import describe_model
 from farpoint_server.transport.handlers import Answer, Methods, unary_methods
@@ -20,9 +18,8 @@ DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 class AdminServicer:
     """Serves memory snapshots, trims, and loading of models."""
 
-    monitor: MemoryMonitor
+    compute: Compute
     models: Registry
-    allocator_settings: str
 
     def methods(self) -> Methods:
         """Handlers of all methods."""
@@ -35,22 +32,30 @@ class AdminServicer:
         return unary_methods(DESCRIPTOR, answers)
 
     async def _get_memory(self, request: admin_pb2.GetMemoryRequest) -> admin_pb2.GetMemoryResponse:
-        devices = [_device_memory(engine.memory.snapshot) for engine in self.monitor.engines]
+        memories = self.compute.memory()
+        devices = [_device_memory(memory) for memory in memories]
         if request.include_snapshots:
-            for device, engine in zip(devices, self.monitor.engines, strict=True):
-                snapshot: bytes | None = await engine.call(engine.memory.dump)
-                device.snapshot = snapshot or b""
+            dumps = await self.compute.dump_memory()
+            for device, dump in zip(devices, dumps, strict=True):
+                device.snapshot = dump
         return admin_pb2.GetMemoryResponse(
             devices=devices,
-            resident_bytes=max(engine.memory.snapshot.resident for engine in self.monitor.engines),
-            allocator_settings=self.allocator_settings,
+            resident_bytes=max(memory.resident for memory in memories),
+            allocator_settings=self.compute.allocator_settings,
         )
 
     async def _trim_memory(
         self, request: admin_pb2.TrimMemoryRequest
     ) -> admin_pb2.TrimMemoryResponse:
-        trims = [await self._trim(engine, request.force) for engine in self.monitor.engines]
-        return admin_pb2.TrimMemoryResponse(trims=trims)
+        trims = await self.compute.trim_memory(force=request.force)
+        return admin_pb2.TrimMemoryResponse(
+            trims=[
+                admin_pb2.TrimResult(
+                    device=device, duration_ms=seconds * 1e3, returned_bytes=returned
+                )
+                for device, seconds, returned in trims
+            ]
+        )
 
     async def _load_model(self, request: admin_pb2.LoadModelRequest) -> admin_pb2.LoadModelResponse:
         path = Path(request.path) if request.path else None
@@ -62,16 +67,6 @@ class AdminServicer:
     ) -> admin_pb2.UnloadModelResponse:
         await self.models.unload(request.name)
         return admin_pb2.UnloadModelResponse()
-
-    async def _trim(self, engine: Engine, force: bool) -> admin_pb2.TrimResult:
-        device = engine.memory.snapshot.device
-        trim = await self.monitor.trim(engine, force=force)
-        if trim is None:
-            raise OverloadedError(f"{device} was not idle in time; nothing was trimmed", RETRY_MS)
-        seconds, returned = trim
-        return admin_pb2.TrimResult(
-            device=device, duration_ms=seconds * 1e3, returned_bytes=returned
-        )
 
 
 def _device_memory(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:

@@ -16,11 +16,11 @@ from farpoint_server.codec.open_inference.exported import describe_tensor
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import read_message
 from farpoint_server.codec.wire_limits import limits_of
-from farpoint_server.models.loading import LoadedModel
-from farpoint_server.models.program import LoadedProgram
+from farpoint_server.kinds.model import LoadedModel, ModelWork
 from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
-from farpoint_server.services.pipeline import Call, Pipeline
+from farpoint_server.services.call import ModelCall
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.handlers import Context, Methods, unary_methods
@@ -51,10 +51,13 @@ class SamplingServicer:
         raw = await self.pipeline.receive(context)
         message = read_message(raw, pb.EncodeRequest, limits_of(pb.EncodeRequest, limits.clouds))
         model = self.registry.encoder(message.model)
+        assert model.config is not None
         request = parse_encode_request(message, len(raw), model.config, limits)
-        call = Call(
-            *(model.name, request.lengths, len(raw)),
-            lambda: model.work(decode_encode_request(request)),
+        call = ModelCall(
+            model.name,
+            request.lengths,
+            len(raw),
+            lambda: ModelWork(model, decode_encode_request(request)),
             partial(serialize_encode_response, model.name, request, arrived),
         )
         return await self.pipeline.run(call, context.time_remaining())
@@ -87,7 +90,7 @@ class SamplingServicer:
 
 def describe_model(model: LoadedModel) -> pb.Model:
     """A model as its message."""
-    if isinstance(model, LoadedProgram):
+    if model.config is None:
         manifest = model.manifest
         return pb.Model(
             name=model.name,

@@ -26,7 +26,8 @@ from farpoint_server.errors import (
     clear_tracebacks,
     status_of,
 )
-from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.services.call import SampleCall
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.admission import Outgoing, Response
 from farpoint_server.transport.handlers import Context

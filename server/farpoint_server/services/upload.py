@@ -21,7 +21,8 @@ from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.services.call import SampleCall
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.admission import Reservation
 from farpoint_server.transport.handlers import Context
 

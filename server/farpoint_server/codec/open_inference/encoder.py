@@ -23,8 +23,10 @@ from farpoint_server.codec.open_inference.tensors import (
     rows_of,
 )
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import Outcome, StageOutput
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.encoder import stages_of
+from farpoint_server.kinds.model import Outputs
 
 ATTRIBUTE_TYPES = tuple(dtype.inference for dtype in ATTRIBUTE_DTYPES)
 
@@ -77,18 +79,19 @@ def serialize_encoder_response(
     config: EncoderConfig,
     parsed: ParsedEncodeRequest,
     arrived: float,
-    outcome: Outcome[list[StageOutput]],
+    outcome: Outcome[Outputs],
 ) -> pb.ModelInferResponse:
     """The response with the requested outputs, in that order."""
     known, clouds = output_sizes(config), len(parsed.lengths)
     leading = [clouds] if is_batched(request) else []
     firsts = parsed.lengths.cumsum() - parsed.lengths
+    stages = stages_of(outcome.result)
 
     def outputs() -> Iterator[tuple[str, str, npt.NDArray[Any]]]:
         for name in requested_outputs(request, known):
             datatype, shape = known[name]
             kind, _, number = name.rpartition("_")
-            stage = outcome.result[int(number)]
+            stage = stages[int(number)]
             if kind == "points":
                 datatype = datatype_of(request, "points")
                 rows = stage.indices + np.repeat(firsts, stage.lengths)

@@ -30,8 +30,10 @@ from farpoint_server.codec.open_inference.tensors import (
     rows_of,
 )
 from farpoint_server.codec.tensors import RequestLimits, TensorView
-from farpoint_server.engine.types import Int64s, ModelInput, Outcome, ProgramOutput
+from farpoint_server.compute.work import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.batching import ModelInput
+from farpoint_server.kinds.model import Outputs
 
 SCOPES = {
     Role.POINTS: sampling_pb2.TENSOR_SCOPE_POINT,
@@ -104,7 +106,7 @@ def serialize_exported_response(
     manifest: Manifest,
     parsed: ParsedExportedRequest,
     arrived: float,
-    outcome: Outcome[Mapping[str, ProgramOutput]],
+    outcome: Outcome[Outputs],
 ) -> pb.ModelInferResponse:
     """The response with the requested outputs, in that order.
 

@@ -14,7 +14,7 @@ from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, POINT_D
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape, parse_tensor
 from farpoint_server.codec.wire import Buffer, tensor_crc
-from farpoint_server.engine.types import Int64s, Outcome
+from farpoint_server.compute.work import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
 
 VERSION = "1"

@@ -13,8 +13,7 @@ from farpoint_server.codec.open_inference import encoder, fps
 from farpoint_server.codec.open_inference.exported import tensor_sizes
 from farpoint_server.codec.open_inference.tensors import VERSION, Sizes
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
-from farpoint_server.models.loading import LoadedModel
-from farpoint_server.models.program import LoadedProgram
+from farpoint_server.kinds.model import LoadedModel
 from farpoint_server.models.registry import Registry
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
@@ -54,7 +53,7 @@ class ModelRepository:
         model = self.find(name, version)
         if model is None:
             return model_metadata(name, fps.INPUTS, fps.OUTPUTS)
-        if isinstance(model, LoadedProgram):
+        if model.config is None:
             manifest = model.manifest
             inputs = tensor_sizes((manifest.points, *manifest.extra_inputs))
             return model_metadata(name, inputs, tensor_sizes(manifest.outputs))

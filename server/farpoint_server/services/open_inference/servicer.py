@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import grpc
 
@@ -19,9 +18,10 @@ from farpoint_server.codec.open_inference.message import InferMessage, read_infe
 from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
-from farpoint_server.models.program import LoadedProgram, ProgramWork
+from farpoint_server.kinds.model import ModelWork
+from farpoint_server.services.call import Call, ModelCall, SampleCall
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.admission import Outgoing
@@ -93,25 +93,27 @@ class OpenInferenceServicer:
         if model is None:
             sample = fps.parse_fps_request(message, self.pipeline.limits)
             serialize = partial(fps.serialize_fps_response, request, arrived)
-            call: Call[Any, pb.ModelInferResponse] = SampleCall(sample, serialize)
-        elif isinstance(model, LoadedProgram):
+            call: Call[pb.ModelInferResponse] = SampleCall(sample, serialize)
+        elif model.config is None:
             manifest = model.manifest
             infer = exported.parse_exported_request(message, manifest, limits)
             described = request, model.name, manifest, infer, arrived
-            call = Call(
-                *(model.name, infer.lengths, message.size),
-                lambda: ProgramWork(model, exported.decode_exported_request(infer, manifest)),
+            call = ModelCall(
+                model.name,
+                infer.lengths,
+                message.size,
+                lambda: ModelWork(model, exported.decode_exported_request(infer, manifest)),
                 partial(exported.serialize_exported_response, *described),
             )
         else:
             encode = encoder.parse_encoder_request(message, model.config, limits)
-            call = Call(
-                *(model.name, encode.lengths, message.size),
-                lambda: model.work(decode_encode_request(encode)),
-                partial(
-                    encoder.serialize_encoder_response,
-                    *(request, model.name, model.config, encode, arrived),
-                ),
+            sent = request, model.name, model.config, encode, arrived
+            call = ModelCall(
+                model.name,
+                encode.lengths,
+                message.size,
+                lambda: ModelWork(model, decode_encode_request(encode)),
+                partial(encoder.serialize_encoder_response, *sent),
             )
         return await self.pipeline.run(call, timeout_s)
 
