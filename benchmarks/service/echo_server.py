@@ -15,7 +15,6 @@ import sys
 import threading
 
 import grpc
-import numpy as np
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -56,24 +55,21 @@ async def bare() -> None:
 
 def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
+    import torch
+
     from farpoint_server import __main__ as command
     from farpoint_server.codec.small_sample import SmallSample
-    from farpoint_server.engine import sample
-    from farpoint_server.engine.types import Samples
-    from farpoint_server.memory import host
+    from farpoint_server.compute.memory import host
+    from farpoint_server.kinds.sample import SampleKernel
 
-    def first_rows(requests, cancelled):  # noqa: ARG001
-        return [Samples(rows_of(clouds), None) for clouds in requests]
-
-    def rows_of(clouds):
-        if len(clouds.lengths) == 1:
-            return np.arange(clouds.sample_counts[0], dtype=np.int32)
-        firsts = clouds.lengths.cumsum() - clouds.lengths
-        pairs = zip(firsts, clouds.sample_counts, strict=True)
-        return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs])
+    def first_rows(_, points, offsets, sample_offsets, *others, cancelled=None):  # noqa: ARG001
+        counts = sample_offsets.diff()
+        rows = torch.arange(int(sample_offsets[-1]))
+        firsts = (offsets[:-1] - sample_offsets[:-1]).repeat_interleave(counts)
+        return [(rows + firsts).int()]
 
     if not kernels:
-        sample.launch = first_rows
+        SampleKernel.__call__ = first_rows
         SmallSample.read = lambda *_: None  # its kernel is not in Python
     os.environ.setdefault("FARPOINT_DEVICE", "cpu")
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.deploy.conftest import DEPLOY, need, read
 
-from farpoint_server.memory.snapshot import MemorySnapshot
+from farpoint_server.compute.memory.snapshot import MemorySnapshot
 from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 ROOT = DEPLOY.parent

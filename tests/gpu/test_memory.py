@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from farpoint_ops import farthest_point_sample_ragged
-from farpoint_server.engine.sample import sample_bytes
-from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.host import Heap
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.oom import OutOfMemory
-from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.snapshot import Reason
+from farpoint_server.compute.memory.cuda import CudaAllocator
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.host import Heap
+from farpoint_server.compute.memory.manager import Manager
+from farpoint_server.compute.memory.oom import OutOfMemory
+from farpoint_server.compute.memory.policy import Thresholds
+from farpoint_server.compute.memory.snapshot import Reason
+from farpoint_server.kinds.sample import sample_bytes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

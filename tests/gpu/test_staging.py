@@ -12,13 +12,13 @@ from tests.support.scheduling import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.transfer.buffers import MIN_BYTES
-from farpoint_server.engine.transfer.cuda import CudaDevice
-from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, Pipeline
-from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.host import Heap
+from farpoint_server.compute.memory.cuda import CudaAllocator
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.host import Heap
+from farpoint_server.compute.transfer.device import CudaDevice
+from farpoint_server.compute.transfer.queue import BUFFERS_PER_TRANSFER, Pipeline
+from farpoint_server.compute.transfer.staging import MIN_BYTES
+from farpoint_server.kinds.sample import SampleBatch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -1,4 +1,4 @@
-"""The clock of the tests, and their batcher over the engine of each module."""
+"""The clock of the tests, and their scheduler over the engine of each module."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.compute.scheduler import DeviceScheduler
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 @pytest.fixture
-async def batcher(engine: Any) -> AsyncIterator[Batcher]:
-    batcher = Batcher(engine, batch_points=100)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
+async def scheduler(engine: Any) -> AsyncIterator[DeviceScheduler]:
+    scheduler = DeviceScheduler(engine, batch_points=100)
+    scheduler.start()
+    yield scheduler
+    await scheduler.stop()

@@ -8,7 +8,7 @@ PROGRAM = """
 import asyncio, json
 import numpy as np
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.sample import SampleBatch
+from farpoint_server.kinds.sample import SampleBatch
 from tests.support.scheduling import clouds_of
 
 random = np.random.default_rng(1)
@@ -76,9 +76,9 @@ def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run
     ended = run(
         """
         import os, time, numpy as np
-        from farpoint_server.engine.transfer.cuda import CudaDevice
-        from farpoint_server.engine.transfer.pipeline import Pipeline
-        from farpoint_server.memory.gate import Gate
+        from farpoint_server.compute.transfer.device import CudaDevice
+        from farpoint_server.compute.transfer.queue import Pipeline
+        from farpoint_server.compute.memory.gate import Gate
         gate, ends = Gate(), []
         pipeline = Pipeline(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
         clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]

@@ -1,6 +1,6 @@
 """A fake GPU for transfers that runs its streams as late as they may run.
 
-Work of a stream runs some time later, in a random order among all that the events allow. A race on
+Work of a stream runs in order, some time later; which stream goes on is random. A race on
 a real GPU is an error here: memory that is read before it was written, a host buffer that is
 touched during a copy, memory that is dropped before a stream has used it.
 """
@@ -9,15 +9,15 @@ import random
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from farpoint_server.engine.transfer.buffers import Array
-from farpoint_server.engine.transfer.cuda import DeviceStream, Kernel
+from farpoint_server.compute.work import Array, Kernel
 
 
 class Race(RuntimeError):  # noqa: N818
@@ -52,12 +52,20 @@ class FakeTensor:
         return part.view(self.dtype).reshape(self.shape)
 
 
+FakeStream: TypeAlias = deque["_Later"]
+"""Work that runs in order, some time later."""
+
+
 @dataclass(eq=False)
 class FakeEvent:
-    """A place in a stream of a FakeDevice."""
+    """The last place in a stream of a FakeDevice at which it was recorded."""
 
     device: "FakeDevice"
-    passed: bool = False
+    recorded: int = 0
+    passed: int = 0
+
+    def record(self, stream: FakeStream) -> None:
+        self.device.record(self, stream)
 
     def synchronize(self) -> None:
         self.device.run_until(self)
@@ -65,14 +73,10 @@ class FakeEvent:
 
 @dataclass(eq=False)
 class _Later:
-    """Work of a stream; ready once `after` has passed."""
+    """Work of a stream, and its stage: upload, compute, download or event."""
 
+    stage: str
     act: Callable[[], None]
-    after: FakeEvent | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        return self.after is None or self.after.passed
 
 
 @dataclass
@@ -98,12 +102,13 @@ class FakeDevice:
     def __post_init__(self) -> None:
         self._lots = random.Random(self.seed)
         self._changed = threading.Condition()
-        self._paused: set[DeviceStream] = set()
+        self._paused: set[str] = set()
         self._host: weakref.WeakSet[Memory] = weakref.WeakSet()
-        self._streams: dict[DeviceStream, deque[_Later]] = {
-            stream: deque() for stream in DeviceStream
-        }
+        self._streams: list[FakeStream] = []
+        self._current: FakeStream = deque()
         self.races: list[str] = []
+        self.events = 0
+        """Events that were made."""
 
     @property
     def pinned_sizes(self) -> list[int]:
@@ -113,16 +118,16 @@ class FakeDevice:
     @property
     def pending(self) -> int:
         """Work that has not run yet."""
-        return sum(map(len, self._streams.values()))
+        return sum(map(len, self._streams))
 
-    def pause(self, stream: DeviceStream) -> None:
-        """Stops a stream."""
-        self._paused.add(stream)
+    def pause(self, stage: str) -> None:
+        """Stops every stream at this stage."""
+        self._paused.add(stage)
 
-    def resume(self, stream: DeviceStream) -> None:
-        """Lets a stream go on."""
+    def resume(self, stage: str) -> None:
+        """Lets them go on."""
         with self._changed:
-            self._paused.discard(stream)
+            self._paused.discard(stage)
             self._changed.notify_all()
 
     def settle(self) -> None:
@@ -130,6 +135,20 @@ class FakeDevice:
         with self._changed:
             while self._step():
                 pass
+
+    def stream(self) -> FakeStream:
+        self._streams.append(deque())
+        return self._streams[-1]
+
+    def event(self) -> FakeEvent:
+        self.events += 1
+        return FakeEvent(self)
+
+    @contextmanager
+    def on(self, stream: FakeStream) -> Iterator[None]:
+        self._current = stream
+        with torch.inference_mode():
+            yield
 
     def pinned(self, size: int) -> FakeTensor:
         self._ask("pinned")
@@ -142,12 +161,12 @@ class FakeDevice:
         if size > self.most_bytes:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
         memory = self._memory(size, on_device=True)
-        self._copy(memory, self.view(pinned, 0, pinned.dtype, (size,)), DeviceStream.UPLOAD)
+        self._copy(memory, self.view(pinned, 0, pinned.dtype, (size,)), "upload")
         return memory
 
     def download(self, target: FakeTensor, source: FakeTensor) -> None:
         self._ask("download")
-        self._copy(target, source, DeviceStream.DOWNLOAD)
+        self._copy(target, source, "download")
 
     def view(
         self, memory: FakeTensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
@@ -182,31 +201,28 @@ class FakeDevice:
                 output = place()
                 output.content[...] = answer.numpy()
                 output.memory.filled = True
-            self.log.append(DeviceStream.COMPUTE.value)
+            self.log.append("compute")
 
         if outputs:
-            self._give(DeviceStream.COMPUTE, act)
+            self._give("compute", act)
         return outputs
 
-    def record(self, stream: DeviceStream) -> FakeEvent:
+    def record(self, event: FakeEvent, stream: FakeStream) -> None:
         self._ask("record")
-        event = FakeEvent(self)
+        event.recorded += 1
+        recorded = event.recorded
 
         def act() -> None:
-            event.passed = True
+            event.passed = recorded
 
-        self._give(stream, act)
-        return event
-
-    def wait(self, stream: DeviceStream, event: FakeEvent) -> None:
-        self._ask("wait")
-        self._give(stream, lambda: None, event)
+        with self._changed:
+            stream.append(_Later("event", act))
 
     def run_until(self, event: FakeEvent) -> None:
         """Runs work of the streams until the event has passed."""
         self.refuse("synchronize")
         with self._changed:
-            while not event.passed:
+            while event.passed < event.recorded:
                 if self._step():
                     continue
                 if not self._paused:
@@ -221,20 +237,17 @@ class FakeDevice:
                 pass
 
     def _step(self) -> bool:
-        queues = (q for stream, q in self._streams.items() if stream not in self._paused)
-        ready = [queue for queue in queues if queue and queue[0].is_ready]
+        ready = [s for s in self._streams if s and s[0].stage not in self._paused]
         if not ready:
             return False
         self._lots.choice(ready).popleft().act()
         return True
 
-    def _give(
-        self, stream: DeviceStream, act: Callable[[], None], after: FakeEvent | None = None
-    ) -> None:
+    def _give(self, stage: str, act: Callable[[], None]) -> None:
         with self._changed:
-            self._streams[stream].append(_Later(act, after))
+            self._current.append(_Later(stage, act))
 
-    def _copy(self, target: FakeTensor, source: FakeTensor, stream: DeviceStream) -> None:
+    def _copy(self, target: FakeTensor, source: FakeTensor, stage: str) -> None:
         places = [self._weakly(target), self._weakly(source)]
         for tensor in (target, source):
             tensor.memory.copies += 1
@@ -247,9 +260,9 @@ class FakeDevice:
             to.memory.filled = True
             for tensor in (to, of):
                 tensor.memory.copies -= 1
-            self.log.append(stream.value)
+            self.log.append(stage)
 
-        self._give(stream, act)
+        self._give(stage, act)
 
     def _memory(self, size: int, *, on_device: bool) -> FakeTensor:
         # Garbage, as memory that was used before.

@@ -1,14 +1,14 @@
 """Stand-ins for the scheduler's tests: an engine behind a gate, jobs, work that is watched."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
 
-from farpoint_server.engine.sample import SampleBatch, SampleWork
-from farpoint_server.engine.types import Clouds, Samples
-from farpoint_server.scheduling.lane import Job
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.queue import Job
+from farpoint_server.kinds.sample import Clouds, Samples, SampleWork
 
 MS = 1_000_000
 
@@ -17,16 +17,20 @@ class GatedEngine:
     """Answers each request with its number of points, once `gate` lets it."""
 
     inline_ns = -1
+    device_type = "cpu"
 
     def __init__(self, background: "GatedEngine | None" = None) -> None:
         self.background = background
         self.depth = self.at_once = 1
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
-        self.running: SampleBatch | None = None
+        self.running: Batch | None = None
 
-    async def run(self, batch):
-        sizes = [len(clouds.points) for clouds in batch.requests]
+    def is_ready(self, _wake):
+        return True
+
+    async def submit(self, batch):
+        sizes = [work.point_count for work in batch.works]
         self.batches.append(sizes)
         self.running = batch
         await self.gate.wait()
@@ -61,6 +65,11 @@ def job(caller: str, cost_ms: float, points: int = 1) -> Job:
     return Job(work, asyncio.get_running_loop().create_future(), caller, int(cost_ms * MS))
 
 
+def batch_of(*requests: Clouds) -> Batch:
+    """A batch of Sample requests."""
+    return Batch([SampleWork(clouds) for clouds in requests])
+
+
 def clouds_of(
     random: np.random.Generator, *lengths: int, per_sample: int = 3, with_distances: bool = False
 ) -> Clouds:
@@ -74,18 +83,6 @@ def clouds_of(
     )
 
 
-class WatchedBatch(SampleBatch):
-    """Calls `before` on the thread that runs it."""
-
-    def __init__(self, requests: Sequence[Clouds], before: Callable[[], object]) -> None:
-        super().__init__(requests)
-        self.before = before
-
-    def run(self, device, pipeline):
-        self.before()
-        return super().run(device, pipeline)
-
-
 class WatchedWork(SampleWork):
     """Calls `before` on the thread that runs it, alone in its batch."""
 
@@ -95,8 +92,11 @@ class WatchedWork(SampleWork):
         super().__init__(clouds)
         self.before = before
 
-    def batch(self, requests):
-        return WatchedBatch([request.clouds for request in requests], self.before)
+    @classmethod
+    def launches(cls, works):
+        for work in works:
+            work.before()
+        return super().launches(works)
 
 
 class Clock:

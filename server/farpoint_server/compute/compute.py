@@ -147,9 +147,7 @@ class Compute:
 
     async def dump_memory(self) -> list[bytes]:
         """Every segment and block of each device, pickled for torch's viewer; empty for a CPU."""
-        dumps: list[bytes | None] = []
-        for engine in self.engines:
-            dumps.append(await engine.call(engine.memory.dump))
+        dumps: list[bytes | None] = [await each.call(each.memory.dump) for each in self.engines]
         return [dump or b"" for dump in dumps]
 
     async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:

@@ -74,7 +74,7 @@ class CpuEngine(Engine):
 
     def inline(self, work: InlineWork[Answer]) -> Answer | None:
         """Work that fails here is left to `submit`, which handles the error."""
-        if any(thread.calls for thread in self._threads):
+        if self.inline_ns < 0 or any(thread.calls for thread in self._threads):
             return None
         try:
             return self.memory.run_inline(work.inline, work.predicted_bytes)

@@ -53,7 +53,7 @@ class DeviceScheduler:
         self.engine = engine
         self._watchdog = watchdog = watchdog or Watchdog(None)
         self._clock = clock
-        self._costs = costs = CostModel(engine.device_type)
+        self.costs = costs = CostModel(engine.device_type)
         self._long_ns = long_ns
         self._metrics = metrics or BatchMetrics()
         self._lanes = [
@@ -156,15 +156,15 @@ class DeviceScheduler:
 
     def completion_ns(self, work: Work[Any]) -> float:
         """Predicted nanoseconds until new work is done; infinite while the engine hangs."""
-        is_long = self._costs.predict_ns(work) > self._long_ns
+        is_long = self.costs.predict_ns(work) > self._long_ns
         lane = self._long if is_long else self._short
         if lane.is_hung:
             return inf
         wait_ns = self.wait_ns if is_long and lane is not self._short else lane.wait_ns
-        return wait_ns + self._costs.predict_alone_ns(work)
+        return wait_ns + self.costs.predict_alone_ns(work)
 
     async def _enqueue(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        cost_ns, loop = self._costs.predict_ns(work), asyncio.get_running_loop()
+        cost_ns, loop = self.costs.predict_ns(work), asyncio.get_running_loop()
         lane = self._long if cost_ns > self._long_ns else self._short
         if lane.is_hung:
             raise EngineHungError(HUNG)
@@ -195,7 +195,7 @@ class DeviceScheduler:
 
     def _refuse_if_known(self, work: Work[Any], predicted_s: float, timeout_s: float) -> None:
         """Refuses work that is predicted to miss its deadline after taking the time of others."""
-        if timeout_s > 0 and self._costs.is_known(work):
+        if timeout_s > 0 and self.costs.is_known(work):
             raise DeadlineTooCloseError(
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "
                 f"{timeout_s:.3g} s"

@@ -1,6 +1,7 @@
 """EncodeRequest and EncodeResponse messages, and the same over the Open Inference Protocol."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
 from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import Outcome, StageOutput
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.batching import ModelOutput
+from farpoint_server.kinds.encoder import StageOutput
 from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
@@ -31,6 +34,17 @@ STAGE = StageOutput(
     counts=np.array([2, 3, 1], np.int32),
     mean_distances=np.array([0.5, 1.5, 2.5], np.float32),
 )
+
+
+def outcome_of(*stages: StageOutput) -> Outcome:
+    """What the model answers, by name."""
+    outputs = {}
+    for i, stage in enumerate(stages):
+        outputs[f"lengths_{i}"] = ModelOutput(stage.lengths, None)
+        for name, values in stage._asdict().items():
+            if name != "lengths":
+                outputs[f"{name}_{i}"] = ModelOutput(values, stage.lengths)
+    return Outcome(outputs, 0, 0)
 
 
 def request(points: np.ndarray = CLOUD, attributes=None, **fields) -> pb.EncodeRequest:
@@ -99,7 +113,7 @@ def test_attributes_that_are_not_finite_are_named():
 
 
 def response(made: pb.EncodeRequest) -> pb.EncodeResponse:
-    outcome = Outcome([STAGE], 1.5, 2.5)
+    outcome = replace(outcome_of(STAGE), queue_ms=1.5, compute_ms=2.5)
     data = encode.serialize_encode_response("m", parsed(made), time.monotonic() - 7, outcome)
     return pb.EncodeResponse.FromString(data)
 
@@ -184,7 +198,7 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     cloud = CLOUD.astype(dtype)
     made = infer(cloud, shape=(2, 3, 3), outputs=("points_1", "indices_0", "features_1"))
     work = encoder.parse_encoder_request(whole(made), PLAIN, LIMITS)
-    outcome = Outcome([EVEN, EVEN], 0, 0)
+    outcome = outcome_of(EVEN, EVEN)
     answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, 0.0, outcome)
     assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "7")
     assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
@@ -199,6 +213,6 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     # One cloud has no dimension of clouds.
     made = infer(CLOUD, outputs=("counts_0",))
     work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
-    outcome = Outcome([StageOutput(*(value[:1] for value in EVEN))], 0, 0)
+    outcome = outcome_of(StageOutput(*(value[:1] for value in EVEN)))
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]

@@ -20,8 +20,9 @@ from farpoint_server.codec.open_inference.exported import (
 )
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import ModelInput, Outcome, ProgramOutput
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.batching import ModelInput, ModelOutput
 
 LIMITS = RequestLimits(1 << 20, 10_000, 4)
 SEGMENTER = segmenter_manifest()
@@ -88,8 +89,8 @@ def test_outputs_have_a_dimension_of_clouds_where_the_points_do(leading, lengths
     scores = np.arange(5 * len(lengths), dtype=np.float32).reshape(-1, 5)
     outcome = Outcome(
         {
-            "samples": ProgramOutput(rows, np.array(lengths)),
-            "logits": ProgramOutput(scores, None),
+            "samples": ModelOutput(rows, np.array(lengths)),
+            "logits": ModelOutput(scores, None),
         },
         *(0, 0),
     )

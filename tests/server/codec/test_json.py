@@ -15,8 +15,9 @@ from farpoint_server.codec.json_form import MAX_FIELDS, read_json
 from farpoint_server.codec.open_inference import fps, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.sample import Samples
 
 LIMITS = RequestLimits(message_bytes=10_000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)

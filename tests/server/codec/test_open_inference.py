@@ -11,8 +11,9 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message, whole
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError
+from farpoint_server.kinds.sample import Samples
 from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)

@@ -16,8 +16,9 @@ from farpoint_server.codec.sample_request import (
 )
 from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.tensors import MAX_PACKED_FIELDS, RequestLimits, parse_tensor
-from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.sample import Samples
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=1000, clouds=5)
 RANDOM = np.random.default_rng(6)

@@ -23,9 +23,11 @@ from farpoint_server.codec.tensors import (
     parse_head,
     parse_tensor,
 )
-from farpoint_server.engine.types import Clouds, MethodClouds, Outcome, RandomRows, Samples
-from farpoint_server.engine.types import VoxelGrid as Grid
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.method import MethodClouds, RandomRows
+from farpoint_server.kinds.method import VoxelGrid as Grid
+from farpoint_server.kinds.sample import Clouds, Samples
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=5)
 

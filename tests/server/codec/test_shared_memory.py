@@ -14,9 +14,9 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.kinds.sample import Samples, SampleWork
 from farpoint_server.services.pipeline import Pipeline, SampleCall
 from farpoint_server.transport.admission import Admission
 
@@ -196,12 +196,14 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
     admission = Admission(max_points=100, max_bytes=1000, retry_ms=1)
     held = []
 
-    class Batcher:
+    class Compute:
+        is_bounded = False
+
         async def run(self, work: SampleWork, timeout_s: float | None) -> Outcome[Samples]:
             held.append((work.point_count, admission.points, admission.bytes, timeout_s))
             return Outcome(Samples(np.zeros(1, np.int32), None), 0, 0)
 
-    pipeline = Pipeline(LIMITS, admission, None, Batcher(), [], None, regions)
+    pipeline = Pipeline(LIMITS, admission, None, Compute(), None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
     request = parse_sample_request(sent, LIMITS, pipeline.regions)
     await pipeline.run(SampleCall(request, lambda *_: []), 1.0)

@@ -15,9 +15,9 @@ from farpoint_server.codec.sample_request import parse_sample_request, read_samp
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.small_sample import SmallSample
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.sample import POINT_NS, SAMPLE_NS
-from farpoint_server.engine.types import Outcome
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS
 
 # The server accepts such arrays when its engine starts.
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -37,7 +37,7 @@ def python_answer(raw: bytes) -> pb.SampleResponse:
     """The response of the way that every request can take, without its times."""
     parsed = parse_sample_request(read_sample_message(raw, LIMITS.clouds), LIMITS)
     decoded = decode_sample_request(parsed)
-    (samples,) = decoded.work.batch([decoded.work]).run(None, None)
+    samples = decoded.work.inline()
     return timeless(serialize_sample_response(0.0, decoded, Outcome(samples, 0, 0)))
 
 
@@ -58,7 +58,7 @@ def test_the_response_is_that_of_the_servers_python(points, returned):
             )
             work = read(sent.SerializeToString())
             assert (work.point_count, work.samples) == (points, samples)
-            (got,) = work.run()
+            got = work.inline()
             assert timeless(got) == python_answer(sent.SerializeToString())
 
 
@@ -66,13 +66,13 @@ def test_equal_distances_and_the_first_row_are_as_in_python():
     lattice = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), -1).reshape(-1, 3).astype("<f4")
     for points in (lattice, np.zeros((50, 3), np.float32), -0.0 * lattice):
         raw = sample_request(points, 50, return_distances=True).SerializeToString()
-        assert timeless(read(raw).run()[0]) == python_answer(raw)
+        assert timeless(read(raw).inline()) == python_answer(raw)
 
 
 def test_the_times_are_of_this_call():
     arrived = time.monotonic() - 7
     raw = sample_request(cloud(1000), 100).SerializeToString()
-    (answer,) = SmallSample.read(raw, LIMITS, 10_000_000, arrived).run()
+    answer = SmallSample.read(raw, LIMITS, 10_000_000, arrived).inline()
     timings = pb.SampleResponse.FromString(answer).timings
     assert timings.queue_ms == 0 < timings.compute_ms < timings.server_ms
     assert 7000 <= timings.server_ms < 1000 * (time.monotonic() - arrived)
@@ -140,7 +140,7 @@ def test_fields_that_come_twice_are_left_to_python():
 def test_limits_and_long_work_are_left_to_python():
     raw = sample_request(cloud(100), 10).SerializeToString()
     cost_ns = 100 * POINT_NS + 10 * SAMPLE_NS
-    assert read(raw, cost_ns).cost_ns == cost_ns
+    assert read(raw, cost_ns).cost_ns("cpu") == cost_ns
     assert read(raw, cost_ns - 1) is None
     assert read(raw, -1) is None
     assert read(raw, limits=RequestLimits(len(raw), 100, 1)) is not None
@@ -152,7 +152,7 @@ def is_answered(raw: bytes) -> bool:
     """Whether C++ answers a message, which it must do as Python does."""
     work = read(raw)
     try:
-        answer = work.run()[0] if work else None
+        answer = work.inline() if work else None
     except ValueError:
         answer = None
     if answer is None:

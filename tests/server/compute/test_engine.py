@@ -14,22 +14,24 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
-from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
+from tests.support.scheduling import WatchedWork, batch_of, clouds_of, until
 
-from farpoint_server.engine import devices
-from farpoint_server.engine.engine import NICENESS, Engine, EngineThread
-from farpoint_server.engine.sample import SampleBatch, SampleWork
-from farpoint_server.engine.transfer.cuda import DeviceStream
-from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds
+from farpoint_server.compute import devices
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.cuda import CudaEngine
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import Manager, manager_of
+from farpoint_server.compute.memory.policy import Thresholds
+from farpoint_server.compute.memory.snapshot import Reason
+from farpoint_server.compute.threads import NICENESS, EngineThread, run_alone
+from farpoint_server.compute.transfer.queue import TransferQueue
 from farpoint_server.errors import DeviceFailedError, OverloadedError, StartError, clear_tracebacks
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager, manager_of
-from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.snapshot import Reason
+from farpoint_server.kinds.sample import Clouds, SampleWork, one_point
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
+FIRST = SampleWork(one_point())
 
 
 class Pair:
@@ -38,16 +40,16 @@ class Pair:
     def __init__(self) -> None:
         self.gate = Gate()
         self.memory = manager_of(CPU, self.gate)
-        self.long = Engine(CPU, 1, self.memory, is_background=True)
-        self.short = Engine(CPU, 1, self.memory, background=self.long)
+        self.long = CpuEngine(1, self.memory, is_background=True)
+        self.short = CpuEngine(1, self.memory, self.long)
 
 
 @pytest.fixture
 async def pair():
     pair = Pair()
-    await pair.short.start()
+    await pair.short.start(FIRST)
     yield pair
-    pair.short.stop()
+    pair.short.close()
 
 
 @pytest.fixture
@@ -57,16 +59,16 @@ def gate():
 
 @pytest.fixture
 async def engine(gate):
-    engine = Engine(CPU, 1, manager_of(CPU, gate), cores=2)
-    await engine.start()
+    engine = CpuEngine(1, manager_of(CPU, gate), cores=2)
+    await engine.start(FIRST)
     yield engine
-    engine.stop()
+    engine.close()
 
 
 async def test_a_request_gets_the_same_samples_alone_and_in_a_batch(engine):
     first, second = clouds(30, 50), clouds(20, with_distances=True)
-    together = await engine.run(SampleBatch([first, second]))
-    alone = [*await engine.run(SampleBatch([first])), *await engine.run(SampleBatch([second]))]
+    together = await engine.submit(batch_of(first, second))
+    alone = [*await engine.submit(batch_of(first)), *await engine.submit(batch_of(second))]
     for a, b in zip(together, alone, strict=True):
         assert a.rows.tolist() == b.rows.tolist()
     assert together[0].rows[[0, 10]].tolist() == [29, 79]
@@ -79,9 +81,9 @@ async def test_a_request_that_is_cancelled_frees_the_engine_and_the_others_are_f
     """Alone, the large one takes many seconds; cancelled, it takes no time."""
     small = clouds(2000, with_distances=True)
     large = clouds(*[300_000] * 16, per_sample=1)
-    (expected,) = await engine.run(SampleBatch([small]))
-    batch = SampleBatch([large, small])
-    running = asyncio.ensure_future(engine.run(batch))
+    (expected,) = await engine.submit(batch_of(small))
+    batch = batch_of(large, small)
+    running = asyncio.ensure_future(engine.submit(batch))
     await asyncio.sleep(0.1)
     assert not running.done()
     batch.cancel(0)
@@ -148,8 +150,23 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
         gc.enable()
 
 
+async def test_calls_that_wait_for_each_other_do_not_wait_for_ever():
+    """A batch that hangs on one thread costs a forced trim, not the work of the others."""
+    threads, hang = [EngineThread(name, lambda: None) for name in "abc"], threading.Event()
+    ran = []
+    hung = threads[1].call(hang.wait)
+    assert await run_alone(threads, lambda: ran.append(1), 0.05) is None
+    assert await threads[0].call(lambda: "on") == await threads[2].call(lambda: "on") == "on"
+    hang.set()
+    await hung
+    assert await run_alone(threads, lambda: "alone", 30) == "alone"
+    assert ran == []
+    for thread in threads:
+        thread.stop()
+
+
 def test_cancelling_a_request_reaches_its_slices_and_halves():
-    batch = SampleBatch([clouds(3), clouds(4, 5), clouds(6)])
+    batch = batch_of(clouds(3), clouds(4, 5), clouds(6))
     rest = batch[1:]
     left, right = rest[:1].halve()
     batch.cancel(1)
@@ -176,55 +193,55 @@ class Runs:
             raise self.failures.pop()
 
 
-async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batcher):
+async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(scheduler):
     runs = Runs()
-    outcome = await batcher.run(WatchedWork(SMALL, runs), None)
+    outcome = await scheduler.run(WatchedWork(SMALL, runs), None)
     assert (outcome.queue_ms, len(outcome.result.rows)) == (0, 33)
     assert outcome.compute_ms > 0
-    await batcher.run(WatchedWork(LARGE, runs), None)
+    await scheduler.run(WatchedWork(LARGE, runs), None)
     assert runs.here == [True, False]
 
 
-async def test_an_engine_never_does_two_things_at_a_time(engine, batcher):
+async def test_an_engine_never_does_two_things_at_a_time(engine, scheduler):
     turn, runs = threading.Event(), Runs()
     busy = asyncio.ensure_future(engine.call(turn.wait))
     await asyncio.sleep(0)
-    assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
-    waiting = asyncio.ensure_future(batcher.run(WatchedWork(SMALL, runs), 60))
+    assert engine.inline(SampleWork(SMALL)) is None
+    waiting = asyncio.ensure_future(scheduler.run(WatchedWork(SMALL, runs), 60))
     await asyncio.sleep(0.01)
     assert runs.here == []
     turn.set()
     await waiting
     await busy
     assert runs.here == [False]
-    assert engine.run_inline_if_idle(SampleWork(SMALL)) is not None
+    assert engine.inline(SampleWork(SMALL)) is not None
 
 
 async def test_neither_a_trim_nor_work_on_the_event_loop_begins_while_the_other_lasts(engine, gate):
     seen = []
     with gate.exclusive() as trims:
         assert trims
-        assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
+        assert engine.inline(SampleWork(SMALL)) is None
 
     def try_to_trim() -> None:
         with gate.exclusive() as trims:
             seen.append(trims)
 
-    assert engine.run_inline_if_idle(WatchedWork(SMALL, try_to_trim)) is not None
+    assert engine.inline(WatchedWork(SMALL, try_to_trim)) is not None
     assert seen == [False]
     assert gate.readers == 0
 
 
 async def test_what_fails_on_the_event_loop_is_tried_again_where_failures_are_understood(
-    batcher, gate
+    scheduler, gate
 ):
     runs = Runs()
     runs.failures.append(MemoryError())
-    assert len((await batcher.run(WatchedWork(SMALL, runs), None)).result.rows) == 33
+    assert len((await scheduler.run(WatchedWork(SMALL, runs), None)).result.rows) == 33
     assert runs.here == [True, False]
     runs.failures += [ValueError("a bug")] * 2
     with pytest.raises(ValueError, match="a bug"):
-        await batcher.run(WatchedWork(SMALL, runs), None)
+        await scheduler.run(WatchedWork(SMALL, runs), None)
     assert gate.readers == 0
 
 
@@ -250,15 +267,15 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):
-    assert pair.long.run_inline_if_idle(SampleWork(clouds(10))) is None
-    assert pair.short.run_inline_if_idle(SampleWork(clouds(10))) is not None
+    assert pair.long.inline(SampleWork(clouds(10))) is None
+    assert pair.short.inline(SampleWork(clouds(10))) is not None
 
 
-class Held(WatchedBatch):
+class Held(Batch):
     """A batch that begins, and goes on once it is let."""
 
-    def __init__(self, *requests: Clouds) -> None:
-        super().__init__(requests, self.hold)
+    def __init__(self, clouds: Clouds) -> None:
+        super().__init__([WatchedWork(clouds, self.hold)])
         self.begun, self.go = threading.Event(), threading.Event()
 
     def hold(self) -> None:
@@ -270,7 +287,7 @@ class Held(WatchedBatch):
 async def held(pair):
     """A batch that the background engine has begun, and its answers."""
     batch = Held(clouds(500, 300, with_distances=True))
-    running = asyncio.ensure_future(pair.long.run(batch))
+    running = asyncio.ensure_future(pair.long.submit(batch))
     await asyncio.to_thread(batch.begun.wait, 30)
     yield batch, running
     batch.go.set()
@@ -279,8 +296,8 @@ async def held(pair):
 
 async def test_short_work_runs_while_long_work_does_and_both_are_right(pair, held):
     batch, long = held
-    (short,) = await pair.short.run(SampleBatch(batch.requests))
-    assert pair.short.run_inline_if_idle(SampleWork(clouds(10))) is not None
+    (short,) = await pair.short.submit(Batch([SampleWork(batch.works[0].clouds)]))
+    assert pair.short.inline(SampleWork(clouds(10))) is not None
     assert not long.done()
     batch.go.set()
     (late,) = await long
@@ -291,9 +308,9 @@ async def test_short_work_runs_while_long_work_does_and_both_are_right(pair, hel
 async def test_a_trim_waits_for_long_work_and_holds_no_short_work_back(pair, held):
     batch, long = held
     assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is None
-    trim = asyncio.ensure_future(pair.short.call_behind_long_work(pair.memory.trim))
+    trim = asyncio.ensure_future(pair.short.call_between_batches(pair.memory.trim))
     for _ in range(3):
-        assert len(await pair.short.run(SampleBatch([clouds(100)]))) == 1
+        assert len(await pair.short.submit(batch_of(clouds(100)))) == 1
     assert not trim.done()
     batch.go.set()
     assert await trim is not None
@@ -307,27 +324,27 @@ async def test_a_batch_alone_has_all_cores_and_two_share_them():
     def count() -> None:
         threads.append(torch.get_num_threads())
 
-    engine, first = Engine(CPU, 4, at_once=2), Held(clouds(10))
-    first.before = lambda: (count(), first.hold())
-    running = asyncio.ensure_future(engine.run(first))
+    engine, first = CpuEngine(4, at_once=2), Held(clouds(10))
+    first.works[0].before = lambda: (count(), first.hold())
+    running = asyncio.ensure_future(engine.submit(first))
     await asyncio.to_thread(first.begun.wait, 30)
-    await engine.run(WatchedBatch([clouds(10)], count))
+    await engine.submit(Batch([WatchedWork(clouds(10), count)]))
     first.go.set()
     await running
-    await engine.run(WatchedBatch([clouds(10)], count))
+    await engine.submit(Batch([WatchedWork(clouds(10), count)]))
     assert threads == [4, 2, 4]
-    engine.stop()
+    engine.close()
 
 
 class OnDevice:
-    """An engine whose pipeline leads to a fake device, and whose memory is a fake one."""
+    """An engine whose transfers go to a fake device, and whose memory is a fake one."""
 
     def __init__(self, device: FakeDevice, total: int = 1 << 30, *, bounded: bool = False) -> None:
         self.device = device
         self.allocator = FakeAllocator(total)
         self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
-        self.pipeline = Pipeline(device, self.memory.hold)
-        self.engine = Engine(CPU, 1, self.memory, self.pipeline)
+        self.transfers = TransferQueue(device, self.memory.hold)
+        self.engine = CudaEngine(CPU, 1, self.memory, transfers=self.transfers)
 
 
 @pytest.fixture
@@ -340,18 +357,18 @@ async def on_device():
 
     yield make
     for each in made:
-        each.engine.stop()
+        each.engine.close()
 
 
 async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
     here = on_device()
-    here.device.pause(DeviceStream.COMPUTE)
-    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
-    await until(lambda: here.pipeline.in_flight)
+    here.device.pause("compute")
+    running = asyncio.ensure_future(here.engine.submit(batch_of(clouds(100))))
+    await until(lambda: here.transfers.in_flight)
     assert await here.engine.call(lambda: here.memory.trim_if_idle(0)) is None
-    here.device.resume(DeviceStream.COMPUTE)
+    here.device.resume("compute")
     await running
-    await until(lambda: not here.pipeline.in_flight)
+    await until(lambda: not here.transfers.in_flight)
     assert here.device.pinned_sizes
     trim = await here.engine.call(lambda: here.memory.trim_if_idle(0))
     assert trim.reason is Reason.REQUEST
@@ -360,13 +377,13 @@ async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
 
 async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
     here = on_device()
-    here.device.pause(DeviceStream.DOWNLOAD)
-    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
-    await until(lambda: here.pipeline.in_flight)
+    here.device.pause("download")
+    running = asyncio.ensure_future(here.engine.submit(batch_of(clouds(100))))
+    await until(lambda: here.transfers.in_flight)
     trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
     await asyncio.sleep(0.02)
     assert not trimming.done()
-    here.device.resume(DeviceStream.DOWNLOAD)
+    here.device.resume("download")
     assert (await trimming).reason is Reason.REQUEST
     await running
 
@@ -375,14 +392,14 @@ async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_d
     """While another batch is on its way, too; the first request is cut into clouds."""
     requests = [clouds(70, 50, 60, with_distances=True), clouds(90), clouds(10, 60)]
     here = on_device(FakeDevice(most_bytes=2048))
-    answers = await asyncio.gather(*(here.engine.run(SampleBatch(requests)) for _ in range(2)))
-    expected = await engine.run(SampleBatch(requests))
+    answers = await asyncio.gather(*(here.engine.submit(batch_of(*requests)) for _ in range(2)))
+    expected = await engine.submit(batch_of(*requests))
     for answer in answers:
         for got, wanted in zip(answer, expected, strict=True):
             np.testing.assert_array_equal(got.rows, wanted.rows)
             np.testing.assert_array_equal(got.distances, wanted.distances)
     assert here.memory.snapshot.oom_count == 2
-    (refused,) = await here.engine.run(SampleBatch([clouds(400)]))
+    (refused,) = await here.engine.submit(batch_of(clouds(400)))
     assert isinstance(refused, OverloadedError)
     assert not here.device.races
 
@@ -392,24 +409,24 @@ async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
     small, large = clouds(1000), clouds(100_000)
     here = on_device(total=48 * MIB, bounded=True)
     here.allocator.allocate(40 * MIB)
-    here.device.pause(DeviceStream.DOWNLOAD)
-    first = asyncio.create_task(here.engine.run(SampleBatch([small])))
-    await until(lambda: here.pipeline.in_flight)
-    second = asyncio.create_task(here.engine.run(SampleBatch([large])))
+    here.device.pause("download")
+    first = asyncio.ensure_future(here.engine.submit(batch_of(small)))
+    await until(lambda: here.transfers.in_flight)
+    second = asyncio.ensure_future(here.engine.submit(batch_of(large)))
     await asyncio.sleep(0.02)
-    assert here.pipeline.in_flight == 1
-    here.device.resume(DeviceStream.DOWNLOAD)
+    assert here.transfers.in_flight == 1
+    here.device.resume("download")
     (answer,), (other,) = await second, await first
     assert (len(answer.rows), len(other.rows)) == (33_333, 333)
 
 
 async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_device):
     here = on_device(FakeDevice(hurry=1))
-    batch = SampleBatch([clouds(100), clouds(100)])
+    batch = batch_of(clouds(100), clouds(100))
     batch.cancel(0)
     batch.cancel(1)
-    await here.engine.run(batch)
-    assert here.device.log == ["upload"]
+    await here.engine.submit(batch)
+    assert here.device.log == []
 
 
 async def test_a_device_that_fails_later_is_lost(on_device):
@@ -422,19 +439,19 @@ async def test_a_device_that_fails_later_is_lost(on_device):
     here.device.refuse = refuse
     for _ in range(2):
         with pytest.raises(DeviceFailedError):
-            await here.engine.run(SampleBatch([clouds(10)]))
+            await here.engine.submit(batch_of(clouds(10)))
     assert here.memory.is_lost
     assert not here.memory.snapshot.healthy
 
 
 async def test_a_caller_who_leaves_keeps_no_transfer_from_completing(on_device):
     here = on_device()
-    here.device.pause(DeviceStream.COMPUTE)
-    tasks = [asyncio.create_task(here.engine.run(SampleBatch([clouds(100)]))) for _ in range(2)]
-    await until(lambda: here.pipeline.in_flight == 2)
+    here.device.pause("compute")
+    tasks = [asyncio.ensure_future(here.engine.submit(batch_of(clouds(100)))) for _ in range(2)]
+    await until(lambda: here.transfers.in_flight == 2)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    here.device.resume(DeviceStream.COMPUTE)
-    await until(lambda: not here.pipeline.in_flight)
-    assert len(await here.engine.run(SampleBatch([clouds(100)]))) == 1
+    here.device.resume("compute")
+    await until(lambda: not here.transfers.in_flight)
+    assert len(await here.engine.submit(batch_of(clouds(100)))) == 1

@@ -10,9 +10,9 @@ import torch
 from tests.support.memory.simulation import MIB, Simulation, one
 from tests.support.scheduling import until
 
-from farpoint_server.engine import monitor
-from farpoint_server.engine.monitor import MemoryMonitor
-from farpoint_server.memory.oom import DeviceLost
+from farpoint_server.compute import monitor
+from farpoint_server.compute.memory.oom import DeviceLost
+from farpoint_server.compute.monitor import MemoryMonitor
 
 POLL_S = 0.005
 
@@ -33,7 +33,7 @@ class Engine:
             raise self.errors.pop(0)
         return function()
 
-    call_behind_long_work = call
+    call_between_batches = call
 
 
 @pytest.fixture

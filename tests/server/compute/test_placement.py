@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from operator import attrgetter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,21 +11,23 @@ import torch
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import MS, Clock, GatedEngine, settle
 
-from farpoint_server.engine.engine import Engine, check_any
-from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import Clouds, ModelInput
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.compute import Compute
+from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import Manager
+from farpoint_server.compute.memory.policy import Thresholds
+from farpoint_server.compute.placement import Placement
+from farpoint_server.compute.scheduler import DeviceScheduler
+from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeviceFailedError,
     OverloadedError,
     TooLargeError,
 )
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Thresholds
-from farpoint_server.models.forward import EncodeWork
-from farpoint_server.scheduling.batcher import Batcher, Placement
-from farpoint_server.scheduling.lane import CostModel, Watchdog
+from farpoint_server.kinds.sample import Clouds, SampleWork
 
 
 def clouds(number: int, points: int, samples: int) -> SampleWork:
@@ -44,8 +46,8 @@ class Refusing(GatedEngine):
 
     refusal: Exception | None = None
 
-    async def run(self, batch):
-        answers = await super().run(batch)
+    async def submit(self, batch):
+        answers = await super().submit(batch)
         if isinstance(self.refusal, DeviceFailedError):
             raise self.refusal
         return answers if self.refusal is None else [self.refusal] * len(answers)
@@ -58,22 +60,20 @@ class Devices:
         self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.engines = [Refusing() for _ in range(3)]
-        gpu = attrgetter("gpu_cost_ns")
-        self.costs = [CostModel(), CostModel(gpu), CostModel(gpu)]
+        for engine in self.engines[1:]:
+            engine.device_type = "cuda"
         self.watchdogs = [Watchdog(limit_s) for _ in self.engines]
-        self.batchers = [
-            Batcher(engine, 1 << 20, watchdog, costs=costs, clock=clock)
-            for engine, watchdog, costs in zip(
-                self.engines, self.watchdogs, self.costs, strict=True
-            )
+        self.schedulers = [
+            DeviceScheduler(engine, 1 << 20, watchdog, clock=clock)
+            for engine, watchdog in zip(self.engines, self.watchdogs, strict=True)
         ]
-        self.placement = Placement(self.batchers)
-        for batcher in self.batchers:
-            batcher.start()
+        self.placement = Placement(self.schedulers)
+        for scheduler in self.schedulers:
+            scheduler.start()
 
     async def stop(self) -> None:
-        for batcher in self.batchers:
-            await batcher.stop()
+        for scheduler in self.schedulers:
+            await scheduler.stop()
 
     async def submit(self, work, timeout_s: float | None = None) -> asyncio.Task:
         task = asyncio.create_task(self.placement.run(work, timeout_s))
@@ -113,12 +113,12 @@ async def test_what_waits_there_counts(devices):
     """350 µs on the CPU, 1350 on a GPU: four on the CPU take 1400, so the fourth goes to a GPU."""
     for expected in ([1, 0, 0], [2, 0, 0], [3, 0, 0], [3, 1, 0], [3, 1, 1]):
         await devices.submit(ONE)
-        waiting = [batcher.waiting_requests for batcher in devices.batchers]
+        waiting = [scheduler.waiting_requests for scheduler in devices.schedulers]
         assert [sum(each) for each in zip(devices.given, waiting, strict=True)] == expected
 
 
 async def test_a_device_that_turns_out_slower_gets_less(devices):
-    costs = devices.costs[0]
+    costs = devices.schedulers[0].costs
     for _ in range(9):
         costs.observe([clouds(1, 200_000, 1000)], 100 * MS)
     await devices.submit(clouds(1, 200_000, 1000))
@@ -129,7 +129,7 @@ async def test_a_device_that_turns_out_slower_gets_less(devices):
 
 
 async def test_large_batches_of_a_gpu_do_not_change_the_prediction_of_one_request():
-    costs = CostModel(attrgetter("gpu_cost_ns"))
+    costs = CostModel("cuda")
     before = costs.predict_alone_ns(ONE)
     for _ in range(9):
         costs.observe([ONE] * 100, 10 * MS)
@@ -164,9 +164,9 @@ async def test_a_batch_that_is_late_keeps_others_away_before_it_counts_as_hung(d
     """350 µs were predicted. After 300 there are 50 to come; after 1800 as many as it is late."""
     await devices.submit(ONE)
     clock.s = 300e-6
-    assert devices.batchers[0].wait_ns == pytest.approx(50_000, rel=0.01)
+    assert devices.schedulers[0].wait_ns == pytest.approx(50_000, rel=0.01)
     clock.s = 1800e-6
-    assert devices.batchers[0].wait_ns == pytest.approx(1_450_000, rel=0.01)
+    assert devices.schedulers[0].wait_ns == pytest.approx(1_450_000, rel=0.01)
     await devices.submit(ONE)
     assert devices.given == [1, 1, 0]
 
@@ -206,22 +206,23 @@ async def test_a_deadline_holds_over_all_attempts():
     await devices.stop()
 
 
-def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
-    points = np.zeros((1, 3), np.float32)
-    work = EncodeWork({}, ModelInput(np.ones(1, np.int64), {"points": points}))
-    batch = work.batch([work])
+def test_a_request_that_was_cancelled_is_not_cancelled_elsewhere():
+    batch = Batch([ONE])
     batch.cancel(0)
-    assert (batch.cancelled, work.batch([work]).cancelled) == ([True], [False])
+    assert (batch.wanted(), Batch([ONE]).wanted()) == ([], [0])
 
 
-def test_a_request_is_too_large_only_if_it_is_for_every_device():
-    cpu = torch.device("cpu")
-    small, large = (
-        Engine(cpu, 1, Manager(FakeAllocator(total), Thresholds(), Gate(), bounded=True))
-        for total in (1 << 28, 1 << 34)
-    )
-    check_any([small, large], 1 << 30)
-    with pytest.raises(TooLargeError):
-        check_any([small, small], 1 << 30)
-    for engine in (small, large):
-        engine.stop()
+async def test_a_request_is_too_large_only_if_it_is_for_every_device():
+    def engine(total: int, device: str) -> CpuEngine:
+        memory = Manager(FakeAllocator(total), Thresholds(), Gate(), bounded=True)
+        made = CpuEngine(1, memory)
+        made.device = torch.device(device)
+        return made
+
+    small, other, large = engine(1 << 28, "cpu"), engine(1 << 28, "cuda"), engine(1 << 34, "cuda")
+    for engines, fits in (((small, large), True), ((small, other), False)):
+        compute = Compute([DeviceScheduler(each, 1) for each in engines], print, print)
+        with nullcontext() if fits else pytest.raises(TooLargeError):
+            compute.check(1 << 30)
+    for each in (small, other, large):
+        each.close()

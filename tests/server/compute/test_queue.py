@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.lane import QUANTUM_NS, CostModel, Job, JobQueue, RoundRobin
+from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.queue import QUANTUM_NS, Job, JobQueue, RoundRobin
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
@@ -159,8 +160,11 @@ async def test_a_caller_that_was_alone_owes_nothing(line):
 
 class Work:
     def __init__(self, cost_ms: float, kind: str = "sample") -> None:
-        self.cost_ns = int(cost_ms * MS)
-        self.cost_key = kind
+        self._cost_ns, self.cost_key = int(cost_ms * MS), kind
+
+    def cost_ns(self, device_type: str) -> int:
+        assert device_type == "cpu"
+        return self._cost_ns
 
 
 def test_a_kind_that_takes_longer_is_predicted_to_and_no_other_kind():

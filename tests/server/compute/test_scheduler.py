@@ -1,4 +1,4 @@
-"""The batcher: what shares a batch, cancellation, errors, deadlines, predictions; two lanes."""
+"""The scheduler: what shares a batch, cancellation, errors, deadlines, predictions; two lanes."""
 
 import asyncio
 import gc
@@ -11,16 +11,18 @@ from structlog.testing import capture_logs
 from tests.support.scheduling import MS, Clock, GatedEngine, cloud, job, settle
 
 from farpoint_server import request_context
-from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import Samples
+from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.lane import BatchMetrics, Lane
+from farpoint_server.compute.queue import Job, JobQueue
+from farpoint_server.compute.scheduler import DeviceScheduler
+from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeadlineTooCloseError,
     EngineHungError,
     OverloadedError,
 )
-from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Job, JobQueue, Lane, Watchdog
+from farpoint_server.kinds.sample import Samples, SampleWork
 
 POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 
@@ -33,9 +35,9 @@ class StandInEngine(GatedEngine):
         self.depth, self.at_once = depth, 1
         self.before_failure = lambda: None
 
-    async def run(self, batch):
-        answers = await super().run(batch)
-        sizes = [len(clouds.points) for clouds in batch.requests]
+    async def submit(self, batch):
+        answers = await super().submit(batch)
+        sizes = [work.point_count for work in batch.works]
         if POISON in sizes:
             self.before_failure()
             raise RuntimeError("poison")
@@ -61,11 +63,11 @@ async def engine():
 
 
 @pytest.fixture
-async def submit(batcher):
+async def submit(scheduler):
     """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
 
     async def submit(*sizes, timeout_s=None, work=cloud):
-        tasks = [asyncio.create_task(batcher.run(work(n), timeout_s)) for n in sizes]
+        tasks = [asyncio.create_task(scheduler.run(work(n), timeout_s)) for n in sizes]
         await settle()
         return tasks
 
@@ -120,10 +122,10 @@ async def test_work_of_a_caller_who_left_is_cancelled_and_no_other(engine, submi
 
 
 async def test_work_of_a_caller_who_left_is_not_kept(engine):
-    batcher = Batcher(engine, batch_points=100)
+    scheduler = DeviceScheduler(engine, batch_points=100)
     work = cloud(10)
     kept = weakref.ref(work.clouds)
-    task = asyncio.create_task(batcher.run(work, None))
+    task = asyncio.create_task(scheduler.run(work, None))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -163,8 +165,8 @@ async def test_a_caller_that_left_while_its_batch_failed_is_not_tried_again(engi
         await bad
 
 
-async def test_a_worker_that_a_bug_ends_is_reported_and_its_callers_fail(batcher, engine, submit):
-    died = asyncio.ensure_future(batcher.died())
+async def test_a_worker_that_a_bug_ends_is_reported_and_its_callers_fail(scheduler, engine, submit):
+    died = asyncio.ensure_future(scheduler.died())
     tasks = await submit(10, MISCOUNTED)
     engine.gate.set()
     with capture_logs() as logs:
@@ -175,32 +177,31 @@ async def test_a_worker_that_a_bug_ends_is_reported_and_its_callers_fail(batcher
     assert [(line["event"], line["log_level"]) for line in logs] == [("worker died", "error")]
 
 
-async def test_while_a_batch_runs_a_gpu_takes_one_that_is_full_and_no_other():
-    engine = StandInEngine(depth=2)
-    batcher = Batcher(engine, batch_points=100)
-    batcher.start()
+async def test_while_a_gpu_launches_a_batch_others_gather_for_the_next_one():
+    engine, wakes = StandInEngine(depth=2), []
+    engine.is_ready = lambda wake: not wakes.append(wake) and is_launched
+    is_launched = True
+    scheduler = DeviceScheduler(engine, batch_points=100)
+    scheduler.start()
 
     async def submit(*sizes):
-        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in sizes]
+        tasks = [asyncio.create_task(scheduler.run(cloud(n), None)) for n in sizes]
         await settle()
         return tasks
 
     tasks = await submit(1)
-    tasks += await submit(40, 45)
+    is_launched = False
+    tasks += [*await submit(40), *await submit(45)]
     assert engine.batches == [[1]]
+    is_launched = True
+    wakes[-1]()
+    await settle()
+    assert engine.batches == [[1], [40, 45]]
     tasks += await submit(20)
-    assert engine.batches == [[1], [40, 45]]
-    tasks += await submit(300)
-    assert engine.batches == [[1], [40, 45]]
+    assert engine.batches == [[1], [40, 45]], "both places are taken"
     engine.gate.set()
-    assert await rows(tasks) == [1, 40, 45, 20, 300]
-    assert engine.batches[2:] == [[20], [300]]
-    engine.gate.clear()
-    tasks = await submit(2, 300)
-    assert engine.batches[4:] == [[2], [300]]
-    engine.gate.set()
-    assert await rows(tasks) == [2, 300]
-    await batcher.stop()
+    assert await rows(tasks) == [1, 40, 45, 20]
+    await scheduler.stop()
 
 
 async def test_work_behind_a_line_that_no_caller_waits_for_is_done(engine):
@@ -229,13 +230,13 @@ async def test_an_engine_of_two_batches_at_once_is_free_in_half_the_time(engine)
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
     """However short the callers' deadlines are, an engine that hangs is noticed."""
     hung = asyncio.Event()
-    batcher = Batcher(engine, 100, Watchdog(0.02, lambda _: hung.set()))
-    batcher.start()
-    call = asyncio.create_task(batcher.run(alone(10), None))
+    scheduler = DeviceScheduler(engine, 100, Watchdog(0.02, lambda _: hung.set()))
+    scheduler.start()
+    call = asyncio.create_task(scheduler.run(alone(10), None))
     await settle()
     call.cancel()
     await asyncio.wait_for(hung.wait(), 30)
-    await batcher.stop()
+    await scheduler.stop()
 
 
 SECOND_NS = 1000 * MS
@@ -251,79 +252,78 @@ class InlineEngine(GatedEngine):
 
     def __init__(self, clock, inline_ns: int) -> None:
         super().__init__()
-        self.clock, self.inline_ns, self.inline = clock, inline_ns, []
+        self.clock, self.inline_ns, self.done = clock, inline_ns, []
 
-    def run_inline_if_idle(self, work):
-        self.inline.append(work.point_count)
+    def inline(self, work):
+        self.done.append(work.point_count)
         self.clock.s += 0.25
         return Samples(np.array([work.point_count], np.int32), None)
 
 
 async def test_work_as_small_as_the_limit_is_done_at_once(clock):
-    engine, requests, points = InlineEngine(clock, cloud(10).cost_ns), [], []
+    engine, requests, points = InlineEngine(clock, cloud(10).cost_ns("cpu")), [], []
     metrics = BatchMetrics(requests.append, points.append)
-    batcher = Batcher(engine, 100, metrics=metrics, clock=clock)
+    scheduler = DeviceScheduler(engine, 100, metrics=metrics, clock=clock)
     for timeout_s in (None, 0.5):
-        outcome = await batcher.run(cloud(10), timeout_s)
+        outcome = await scheduler.run(cloud(10), timeout_s)
         assert (outcome.result.rows[0], outcome.queue_ms, outcome.compute_ms) == (10, 0.0, 250.0)
-    assert (engine.inline, requests, points) == ([10, 10], [1, 1], [10, 10])
-    larger = asyncio.create_task(batcher.run(cloud(11), None))
+    assert (engine.done, requests, points) == ([10, 10], [1, 1], [10, 10])
+    larger = asyncio.create_task(scheduler.run(cloud(11), None))
     await settle()
-    assert (engine.inline, batcher.waiting_points) == ([10, 10], 11)
+    assert (engine.done, scheduler.waiting_points) == ([10, 10], 11)
     larger.cancel()
 
 
 async def test_small_work_does_not_pass_what_waits(clock):
-    engine = InlineEngine(clock, cloud(10).cost_ns)
-    batcher = Batcher(engine, 100)
-    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (11, 10)]
+    engine = InlineEngine(clock, cloud(10).cost_ns("cpu"))
+    scheduler = DeviceScheduler(engine, 100)
+    tasks = [asyncio.create_task(scheduler.run(cloud(n), None)) for n in (11, 10)]
     await settle()
-    assert (engine.inline, batcher.waiting_requests) == ([], 2)
+    assert (engine.done, scheduler.waiting_requests) == ([], 2)
     for task in tasks:
         task.cancel()
 
 
 async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clock):
-    engine, costs = GatedEngine(), CostModel()
-    batcher = Batcher(engine, 2_000_000, costs=costs, clock=clock)
+    engine = GatedEngine()
+    scheduler = DeviceScheduler(engine, 2_000_000, clock=clock)
     work = cloud(1_000_000)
-    estimated_s = work.cost_ns / SECOND_NS
-    enqueued = asyncio.create_task(batcher.run(work, None))
+    estimated_s = work.cost_ns("cpu") / SECOND_NS
+    enqueued = asyncio.create_task(scheduler.run(work, None))
     await settle()
     clock.s = 0.5
-    batcher.start()
+    scheduler.start()
     await settle()
     clock.s += 2 * estimated_s
     engine.gate.set()
     outcome = await enqueued
     assert outcome.queue_ms == 500
     assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
-    assert costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
-    await batcher.stop()
+    assert scheduler.costs.predict_ns(work) == pytest.approx(2 * work.cost_ns("cpu"), rel=1e-6)
+    await scheduler.stop()
 
 
 async def test_a_batch_with_a_refused_request_teaches_nothing(engine, clock):
-    costs = CostModel()
-    batcher = Batcher(engine, 4_000_000, costs=costs, clock=clock)
+    scheduler = DeviceScheduler(engine, 4_000_000, clock=clock)
     sizes = (1_000_000, TOO_LARGE)
-    tasks = [asyncio.create_task(batcher.run(cloud(size), None)) for size in sizes]
+    tasks = [asyncio.create_task(scheduler.run(cloud(size), None)) for size in sizes]
     await settle()
-    batcher.start()
+    scheduler.start()
     await settle()
     clock.s += 10
     engine.gate.set()
     await asyncio.wait(tasks)
-    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
-    await batcher.stop()
+    assert scheduler.costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns("cpu")
+    await scheduler.stop()
 
 
-async def test_a_batcher_that_is_stopped_has_not_died_and_leaves_nothing_behind():
-    batcher = Batcher(GatedEngine(GatedEngine()), 100)
+async def test_a_scheduler_that_is_stopped_has_not_died_and_leaves_nothing_behind():
+    scheduler = DeviceScheduler(GatedEngine(GatedEngine()), 100)
     before = asyncio.all_tasks()
-    batcher.start()
-    died = asyncio.create_task(batcher.died())
+    scheduler.start()
+    died = asyncio.create_task(scheduler.died())
     await settle()
-    await batcher.stop()
+    await scheduler.stop()
     await settle()
     assert not died.done()
     died.cancel()
@@ -337,22 +337,22 @@ SHORT, LONG = 1000, 20_000
 
 
 class TwoLanes:
-    """A batcher with a gated engine in each lane."""
+    """A scheduler with a gated engine in each lane."""
 
     def __init__(self, watchdog: Watchdog | None = None) -> None:
         self.long = GatedEngine()
         self.short = GatedEngine(self.long)
-        self.costs = CostModel()
-        self.batcher = Batcher(
-            self.short, 1 << 20, watchdog, long_ns=LONG_NS, batch_ns=LONG_NS, costs=self.costs
+        self.scheduler = DeviceScheduler(
+            self.short, 1 << 20, watchdog, long_ns=LONG_NS, batch_ns=LONG_NS
         )
-        self.batcher.start()
+        self.costs = self.scheduler.costs
+        self.scheduler.start()
 
     async def submit(self, *sizes: int, caller: str = "", timeout_s: float | None = None):
         async def run(size: int):
             request_context.fork()
             request_context.caller.set(caller)
-            return await self.batcher.run(cloud(size), timeout_s)
+            return await self.scheduler.run(cloud(size), timeout_s)
 
         tasks = []
         for size in sizes:
@@ -369,7 +369,7 @@ class TwoLanes:
 async def lanes():
     lanes = TwoLanes()
     yield lanes
-    await lanes.batcher.stop()
+    await lanes.scheduler.stop()
 
 
 async def sizes_of(tasks: Sequence[asyncio.Task]) -> list[int]:
@@ -429,7 +429,7 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
     with pytest.raises(DeadlineTooCloseError, match=r"in about 0.06 s"):
         refused.result()
     tasks += await lanes.submit(1_000_000, caller="b", timeout_s=60)
-    assert lanes.batcher.waiting_requests == 2
+    assert lanes.scheduler.waiting_requests == 2
     lanes.open()
     assert await sizes_of(tasks) == [1_000_000] * 3
 
@@ -445,7 +445,7 @@ async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serv
     assert [line["event"] for line in logs] == ["engine hung"]
     assert lanes.long.running.cancelled.tolist() == [1]
     with pytest.raises(EngineHungError):
-        await lanes.batcher.run(cloud(LONG), None)
+        await lanes.scheduler.run(cloud(LONG), None)
     lanes.short.gate.set()
     assert await sizes_of(await lanes.submit(SHORT)) == [SHORT]
     with capture_logs() as logs:
@@ -454,4 +454,4 @@ async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serv
             await asyncio.sleep(0.001)
     assert [line["event"] for line in logs] == ["engine recovered"]
     assert await sizes_of(await lanes.submit(LONG)) == [LONG]
-    await lanes.batcher.stop()
+    await lanes.scheduler.stop()

@@ -1,5 +1,6 @@
 """Batches to a GPU and back, on a fake one that is as late as it may be; pinned buffers."""
 
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,42 +9,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.fake_device import FakeDevice
 
-from farpoint_server.engine.transfer.cuda import DeviceStream
-from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
-from farpoint_server.memory.gate import Gate
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.transfer.queue import SLOTS, TransferQueue
+from farpoint_server.compute.work import Launch
 
 RANDOM = np.random.default_rng(3)
-MOST_BUFFERS = DEPTH * BUFFERS_PER_TRANSFER
+BUFFERS_PER_TRANSFER = 2
+MOST_BUFFERS = SLOTS * BUFFERS_PER_TRANSFER
 LONG_S = 20
 
 
 class Trip:
-    """A pipeline to a fake device behind the gate of a memory manager."""
+    """Transfers to a fake device behind the gate of a memory manager."""
 
     def __init__(self, device: FakeDevice) -> None:
         self.device = device
         self.gate = Gate()
-        self.pipeline = Pipeline(device, self.gate.hold_shared)
+        self.transfers = TransferQueue(device, self.gate.hold_shared)
 
     def run(self, batch):
+        answer = Future()
+
+        def finish(outputs, error):
+            answer.set_exception(error) if error else answer.set_result(outputs[0])
+
         with self.gate.reading():
-            return self.pipeline.submit(batch, kernel, lambda outputs: outputs)
+            self.transfers.start([Launch(kernel, batch)], finish)
+        return answer
 
     def check(self) -> None:
         """The invariants at any moment."""
         assert not self.device.races
         assert len(self.device.pinned_sizes) <= MOST_BUFFERS
-        assert self.pipeline.in_flight <= DEPTH
+        assert self.transfers.in_flight <= SLOTS
         with self.gate.exclusive() as entered:
             assert not (entered and self.device.pending), "a trim could run during a forward"
 
     def end(self) -> None:
-        self.pipeline.wait(0)
+        self.transfers.wait(0)
         self.check()
         assert self.gate.readers == 0
-        self.pipeline.give_back()
+        self.transfers.release_buffers()
         assert self.device.pinned_sizes == [], "a buffer that nothing uses was kept"
-        self.pipeline.stop()
+        self.transfers.stop()
 
 
 def kernel(points: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
@@ -112,7 +120,7 @@ def test_a_submission_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, 
 
 
 @contextmanager
-def two_batches_at(paused):
+def two_batches_at(paused: str):
     """Two batches, as far as they come while a stream stands still; answered once it goes on."""
     trip = Trip(FakeDevice(hurry=0))
     trip.device.pause(paused)
@@ -126,25 +134,53 @@ def two_batches_at(paused):
 
 
 def test_the_next_batch_is_uploaded_while_the_kernels_of_one_run():
-    with two_batches_at(DeviceStream.COMPUTE) as (log, answers):
+    with two_batches_at("compute") as (log, answers):
         assert log == ["upload", "upload"]
         assert not any(answer.done() for answer in answers)
 
 
 def test_one_batch_is_downloaded_while_the_kernels_of_the_next_run():
-    with two_batches_at(DeviceStream.DOWNLOAD) as (log, _):
+    with two_batches_at("download") as (log, _):
         assert log.count("compute") == 2
         assert "download" not in log
+
+
+def test_a_batch_is_one_copy_each_way_and_makes_no_event():
+    trip = Trip(FakeDevice())
+    made, points = trip.device.events, np.ones((5, 3), np.float32)
+    launch = Launch(lambda *each: [torch.cat(each).sum(1)], [[points]] * 3)
+    for _ in range(3):
+        answer = Future()
+        with trip.gate.reading():
+            trip.transfers.start([launch], lambda outputs, _: answer.set_result(outputs))  # noqa: B023
+        assert answer.result(LONG_S)[0][0].tolist() == [3] * 15
+    assert trip.device.log == ["upload", "compute", "download"] * 3
+    assert trip.device.events == made == SLOTS
+    trip.end()
+
+
+def test_launches_of_one_batch_follow_each_other_in_one_transfer():
+    trip = Trip(FakeDevice())
+    batches = [batch(100), batch(20, 30)]
+    answer = Future()
+    with trip.gate.reading():
+        launches = [Launch(kernel, made) for made in batches]
+        trip.transfers.start(launches, lambda outputs, _: answer.set_result(outputs))
+    for got, made in zip(answer.result(LONG_S), batches, strict=True):
+        for output, wanted in zip(got, expected(made), strict=True):
+            np.testing.assert_array_equal(output, wanted)
+    assert trip.device.log.count("upload") == 1
+    trip.end()
 
 
 def test_buffers_are_used_again_and_given_back_when_asked():
     trip = Trip(FakeDevice())
     for _ in range(10):
         assert_answers([trip.run(made := batch(20_000))], [made])
-        trip.pipeline.wait(0)
+        trip.transfers.wait(0)
     used = trip.device.pinned_sizes
     assert len(used) == BUFFERS_PER_TRANSFER
     assert all(size.bit_count() == 1 for size in used)
-    trip.pipeline.give_back()
+    trip.transfers.release_buffers()
     assert trip.device.pinned_sizes == []
     trip.end()

@@ -6,18 +6,11 @@ import torch
 from tests.support.fake_device import FakeDevice
 
 from farpoint_ops import random_sample, voxel_grid_sample
-from farpoint_server.engine.methods import MethodWork
-from farpoint_server.engine.sample import SampleBatch, launch, most_samples
-from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import (
-    Clouds,
-    Method,
-    MethodClouds,
-    RandomRows,
-    Samples,
-    VoxelGrid,
-)
-from farpoint_server.memory.gate import Gate
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.transfer.queue import TransferQueue
+from farpoint_server.kinds.method import Method, MethodClouds, MethodWork, RandomRows, VoxelGrid
+from farpoint_server.kinds.sample import Clouds, Samples, SampleWork, most_samples
 
 POINTS = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
 LENGTHS, COUNTS = np.array([60, 1, 139]), np.array([60, 1, 9])
@@ -35,8 +28,7 @@ def work(method: Method) -> MethodWork:
 
 
 def answer(asked: MethodWork) -> Samples:
-    (samples,) = asked.run(torch.device("cpu"), None)
-    return samples
+    return asked.inline()
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -61,15 +53,17 @@ def test_each_cloud_is_answered_by_itself(kind):
 def test_a_device_is_given_the_same_and_answers_the_same():
     # The number of voxels depends on the points, so the stand-in has to be the points themselves.
     gate, device = Gate(), FakeDevice(stand_in=lambda _: torch.from_numpy(POINTS))
-    pipeline = Pipeline(device, gate.hold_shared)
+    transfers = TransferQueue(device, gate.hold_shared)
     for method in METHODS.values():
+        asked = [work(method)]
         with gate.reading():
-            answers = work(method).run(torch.device("cpu"), pipeline)
-        for got, expected in zip(answers.result()[0], answer(work(method)), strict=True):
+            outputs = transfers.run(MethodWork.launches(asked))
+        (found,) = MethodWork.answers(asked, outputs)
+        for got, expected in zip(found, answer(work(method)), strict=True):
             np.testing.assert_array_equal(got, expected)
-    pipeline.wait(0)
+    transfers.wait(0)
     assert not device.races
-    pipeline.stop()
+    transfers.stop()
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -83,10 +77,10 @@ def test_halves_are_joined(kind):
 
 
 def test_cancelled_work_does_not_begin():
-    asked = work(METHODS["random"])
-    left, _ = asked.halve()
-    asked.cancel(0)
-    assert len(answer(left).rows) == 0
+    batch = Batch([work(METHODS["random"])])
+    left, _ = batch.halve()
+    batch.cancel(0)
+    assert left.run_on_cpu() == [None]
 
 
 RANDOM = np.random.default_rng(5)
@@ -100,7 +94,7 @@ def clouds(lengths: list[int], radius: float | None = None, points: np.ndarray |
 
 
 def sampled(*requests: Clouds):
-    return launch(requests, np.zeros(sum(len(r.lengths) for r in requests), np.int32))
+    return Batch([SampleWork(request) for request in requests]).run_on_cpu()
 
 
 def test_requests_with_and_without_a_radius_share_a_launch() -> None:
@@ -119,9 +113,8 @@ def test_requests_with_and_without_a_radius_share_a_launch() -> None:
 
 def test_halves_of_a_radius_are_joined() -> None:
     request = clouds([30, 50, 20], 1.5)
-    batch = SampleBatch([request])
-    halves = [sampled(half.requests[0])[0] for half in batch.halve()]
-    joined = batch.halve()[0].join(*halves)
+    left, right = SampleWork(request).halve()
+    joined = left.join(left.inline(), right.inline())
     (expected,) = sampled(request)
     assert joined.rows.tolist() == expected.rows.tolist()
     assert joined.counts.tolist() == expected.counts.tolist()

@@ -1,23 +1,38 @@
 """Requests to programs and encoders: what shares a call, what each gets, memory and the queue."""
 
+import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from tests.support.fake_device import FakeDevice
+from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.scheduling import until
 from torch import Tensor
 
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ModelInput
+from farpoint_server.compute.batch import Batch
+from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.cuda import CudaEngine
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import Manager
+from farpoint_server.compute.memory.policy import Thresholds
+from farpoint_server.compute.transfer.queue import TransferQueue
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.memory.gate import Gate
-from farpoint_server.models.batching import CALL_ROWS, arguments, calls, groups, split
-from farpoint_server.models.forward import EncodeWork, run_encoder
-from farpoint_server.models.program import LoadedProgram, ProgramBatch, ProgramWork
+from farpoint_server.kinds.batching import (
+    CALL_ROWS,
+    ModelInput,
+    arguments,
+    calls,
+    groups,
+    split,
+)
+from farpoint_server.kinds.encoder import as_flat, manifest_of, stages_of
+from farpoint_server.kinds.model import LoadedModel, ModelWork
 
 CPU = torch.device("cpu")
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
@@ -53,8 +68,14 @@ def ragged_sums(inputs: Sequence[Tensor]) -> list[Tensor]:
     return [torch.stack([part.sum(1) for part in parts])]
 
 
-def program(manifest: Manifest, runs=None, name: str = "mine") -> LoadedProgram:
-    return LoadedProgram(name, manifest, {CPU: runs or Runs()}, 0, 1.0)
+def program(manifest: Manifest, runs=None, name: str = "mine") -> LoadedModel:
+    model = LoadedModel(name, manifest, row_ns=1.0)
+    model.put(CPU, runs or Runs())
+    return model
+
+
+def batch_of(model: LoadedModel, *requests: ModelInput) -> Batch:
+    return Batch([ModelWork(model, asked) for asked in requests])
 
 
 def request(*lengths: int) -> ModelInput:
@@ -79,8 +100,7 @@ def check(requests: Sequence[ModelInput], answers) -> None:
 )
 def test_each_request_gets_what_is_its_own_of_shared_calls(manifest, runs, shared):
     requests = [request(7, 9), request(60), request(5, 7)]
-    batch = ProgramBatch(program(manifest, runs), requests)
-    check(requests, batch.run(CPU, None))
+    check(requests, batch_of(program(manifest, runs), *requests).run_on_cpu())
     if shared is not None:
         assert runs.sizes == shared
 
@@ -93,19 +113,19 @@ def test_samples_beyond_the_count_of_their_cloud_are_in_no_answer():
     picks = TensorSpec("picks", Role.PER_SAMPLE, "int32", ("B", "M"), counts="kept")
     kept = TensorSpec("kept", Role.COUNTS, "int64", ("B",))
     manifest = Manifest(Batching.PADDED, (XYZ, LENGTHS), (picks, kept))
-    batch = ProgramBatch(program(manifest, halves), [request(7, 9), request(5)])
-    first, second = (answer["picks"] for answer in batch.run(CPU, None))
+    batch = batch_of(program(manifest, halves), request(7, 9), request(5))
+    first, second = (answer["picks"] for answer in batch.run_on_cpu())
     assert first.values.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
     assert (first.lengths.tolist(), second.values.tolist()) == ([4, 5], [0, 1, 2])
 
 
 def test_what_is_alone_is_one_call_as_it_was_sent():
     runs = Runs()
-    work = ProgramWork(program(ALONE, runs), request(6, 6))
+    work = ModelWork(program(ALONE, runs), request(6, 6))
     assert work.batch_key is None
-    check([work.request], work.batch([work]).run(CPU, None))
+    check([work.request], Batch([work]).run_on_cpu())
     assert runs.sizes == [12]
-    assert work.batch([work]).halve() is None
+    assert Batch([work]).halve() is None
 
 
 def test_a_call_has_no_more_clouds_and_rows_than_the_program_takes():
@@ -132,9 +152,9 @@ def test_a_refusal_of_the_program_is_the_callers():
     def refuse(_):
         raise RuntimeError("m: expected 1 <= m <= N = 5, got 8\nC++ frames")
 
-    batch = ProgramBatch(program(EQUAL, refuse), [request(5)])
+    batch = batch_of(program(EQUAL, refuse), request(5))
     with pytest.raises(InvalidRequestError, match=r"its error: m: expected .* got 8$"):
-        batch.run(CPU, None)
+        batch.run_on_cpu()
 
 
 @pytest.mark.parametrize(
@@ -148,33 +168,44 @@ def test_a_refusal_of_the_program_is_the_callers():
     ],
 )
 def test_a_program_that_breaks_its_manifest_is_a_bug_and_not_the_callers(outputs, reason):
-    batch = ProgramBatch(program(EQUAL, lambda _: outputs), [request(5)])
+    batch = batch_of(program(EQUAL, lambda _: outputs), request(5))
     with pytest.raises(ValueError, match=reason):
-        batch.run(CPU, None)
+        batch.run_on_cpu()
 
 
 @pytest.fixture
 async def engine():
-    engine = Engine(CPU, 1)
+    engine = CpuEngine(1)
     yield engine
-    engine.stop()
+    engine.close()
 
 
 async def test_out_of_memory_cuts_a_batch_and_then_its_requests(engine):
     runs = Runs(most_rows=25)
     requests = [request(20, 20, 20), request(20), request(26)]
-    *answers, refused = await engine.run(ProgramBatch(program(EQUAL, runs), requests))
+    *answers, refused = await engine.submit(batch_of(program(EQUAL, runs), *requests))
     check(requests[:2], answers)
     assert isinstance(refused, OverloadedError)
     assert max(size for size in runs.sizes if size <= 25) == 20
 
 
 def test_programs_share_no_batch():
-    keys = {ProgramWork(program(EQUAL, name=name), request(8)).batch_key for name in "ab"}
+    keys = {ModelWork(program(EQUAL, name=name), request(8)).batch_key for name in "ab"}
     assert len(keys - {None}) == 2
 
 
 RANDOM = np.random.default_rng(5)
+
+
+def test_a_model_that_nothing_refers_to_is_dropped_from_every_device():
+    runs = Runs()
+    model, kept = program(EQUAL, runs), weakref.ref(runs)
+    work = ModelWork(model, request(5))
+    del model, runs
+    assert work.inline()["sums"].values.shape == (1, 3)
+    del work
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.fixture(scope="module")
@@ -186,14 +217,17 @@ def encoder() -> DensityEncoder:
     return DensityEncoder(config).eval()
 
 
+@pytest.fixture(scope="module")
+def model(encoder) -> LoadedModel:
+    model = LoadedModel("tiny", manifest_of(encoder.config), config=encoder.config)
+    model.put(CPU, as_flat(encoder))
+    return model
+
+
 def clouds(*lengths: int) -> ModelInput:
     total = sum(lengths)
     points, attributes = (RANDOM.random((total, width), np.float32) for width in (3, 1))
     return ModelInput(np.array(lengths), {"points": points, "attributes": attributes})
-
-
-def run(work: EncodeWork):
-    return work.run(CPU, None)
 
 
 @pytest.mark.parametrize(
@@ -209,49 +243,88 @@ def test_groups_hold_every_cloud_once_and_little_padding(lengths):
         assert len(group) == 1 or rows <= CALL_ROWS
 
 
-def test_clouds_come_back_in_the_order_of_the_request(encoder):
+def encode(model: LoadedModel, request: ModelInput):
+    return stages_of(ModelWork(model, request).inline())
+
+
+def test_a_single_cloud_is_what_the_encoder_gives_to_the_bit(encoder, model):
+    request = clouds(40)
+    points, attributes = (torch.from_numpy(request.rows[n])[None] for n in ("points", "attributes"))
+    with torch.inference_mode():
+        expected = encoder(points, attributes.mT)
+    for got, wanted in zip(encode(model, request), expected, strict=True):
+        assert got.indices.tolist() == wanted.indices[0].tolist()
+        assert got.counts.tolist() == wanted.counts[0].tolist()
+        np.testing.assert_array_equal(got.features, wanted.features[0].mT)
+        np.testing.assert_array_equal(got.mean_distances, wanted.mean_distance[0])
+
+
+def check_same(got, expected) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert one.lengths.tolist() == other.lengths.tolist()
+        np.testing.assert_array_equal(one.indices, other.indices)
+        np.testing.assert_array_equal(one.counts, other.counts)
+        np.testing.assert_allclose(one.features, other.features, atol=1e-5)
+
+
+def test_clouds_come_back_in_the_order_of_the_request_as_if_alone(model):
     together = clouds(40, 5, 33, 90, 1)
-    whole = run_encoder(encoder, together)
+    whole = encode(model, together)
     ends = together.lengths.cumsum()
     for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
         rows = {name: array[begin:end] for name, array in together.rows.items()}
-        alone = ModelInput(np.array([end - begin]), rows)
-        for got, expected in zip(whole, run_encoder(encoder, alone), strict=True):
-            stop = got.lengths.cumsum()[cloud]
-            part = slice(stop - got.lengths[cloud], stop)
-            np.testing.assert_array_equal(got.indices[part], expected.indices)
-            np.testing.assert_array_equal(got.counts[part], expected.counts)
-            np.testing.assert_allclose(got.features[part], expected.features, atol=1e-5)
+        alone = encode(model, ModelInput(np.array([end - begin]), rows))
+        stops = [stage.lengths.cumsum()[cloud] for stage in whole]
+        parts = [slice(e - s.lengths[cloud], e) for s, e in zip(whole, stops, strict=True)]
+        own = [
+            type(stage)(stage.lengths[[cloud]], *(array[part] for array in stage[1:]))
+            for stage, part in zip(whole, parts, strict=True)
+        ]
+        check_same(own, alone)
 
 
-def test_a_device_is_given_the_same_and_answers_the_same(encoder):
-    gate, device = Gate(), FakeDevice(stand_in=torch.ones_like)
-    pipeline = Pipeline(device, gate.hold_shared)
-    for lengths in ((40, 33), (21, 21)):
-        request = clouds(*lengths)
-        with gate.reading():
-            on_device = run_encoder(encoder, request, pipeline)
-        for got, expected in zip(on_device, run_encoder(encoder, request), strict=True):
-            for name, value in expected._asdict().items():
-                np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
-    pipeline.wait(0)
+def test_requests_of_several_callers_share_a_call_of_the_encoder(encoder):
+    sizes = []
+
+    def counted(inputs):
+        sizes.append(inputs[0].shape[:2])
+        return as_flat(encoder)(inputs)
+
+    model = LoadedModel("tiny", manifest_of(encoder.config), config=encoder.config)
+    model.put(CPU, counted)
+    requests = [clouds(20, 30), clouds(25)]
+    answers = batch_of(model, *requests).run_on_cpu()
+    assert sizes == [(3, 30)]
+    for asked, answer in zip(requests, answers, strict=True):
+        check_same(stages_of(answer), encode(model, asked))
+
+
+async def test_two_batches_of_a_model_overlap_on_a_device_and_are_right(model):
+    device = FakeDevice(stand_in=torch.ones_like)
+    memory = Manager(FakeAllocator(1 << 30), Thresholds(), Gate())
+    transfers = TransferQueue(device, memory.hold)
+    engine = CudaEngine(CPU, 1, memory, transfers=transfers)
+    device.pause("download")
+    requests = [clouds(40, 33), clouds(21, 21)]
+    running = [asyncio.ensure_future(engine.submit(batch_of(model, each))) for each in requests]
+    await until(lambda: transfers.in_flight == 2)
+    device.resume("download")
+    for request, answers in zip(requests, await asyncio.gather(*running), strict=True):
+        check_same(stages_of(answers[0]), encode(model, request))
     assert not device.races
-    pipeline.stop()
+    engine.close()
 
 
-def test_a_request_that_was_halved_is_answered_like_a_whole_one(encoder):
-    work = EncodeWork({CPU: encoder}, clouds(20, 21, 22))
+def test_a_request_that_was_halved_is_answered_like_a_whole_one(model):
+    work = ModelWork(model, clouds(20, 21, 22))
     left, right = work.halve()
-    (joined,) = (left.join(a, b) for a, b in zip(run(left), run(right), strict=True))
-    for got, expected in zip(joined, run_encoder(encoder, work.clouds), strict=True):
-        assert got.lengths.tolist() == expected.lengths.tolist()
-        np.testing.assert_array_equal(got.indices, expected.indices)
-        np.testing.assert_allclose(got.features, expected.features, atol=1e-5)
-    assert EncodeWork({CPU: encoder}, clouds(9)).halve() is None
+    check_same(stages_of(left.join(left.inline(), right.inline())), stages_of(work.inline()))
+    assert ModelWork(model, clouds(9)).halve() is None
 
 
-def test_a_request_that_was_cancelled_is_not_begun(encoder):
-    work = EncodeWork({CPU: encoder}, clouds(20, 21))
-    left, _ = work.halve()
-    work.cancel(0)
-    assert run(left) == [[]]
+def test_a_request_that_was_cancelled_is_not_begun(model):
+    batch = batch_of(model, clouds(20, 21), clouds(5))
+    batch.cancel(0)
+    cancelled, other = batch.run_on_cpu()
+    assert cancelled is None
+    assert "indices_0" in other

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
 from farpoint_models.programs.export import export_program
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import ModelInput
+from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.errors import InvalidRequestError, OverloadedError, StartError
-from farpoint_server.models import loading as module
+from farpoint_server.kinds.batching import ModelInput
+from farpoint_server.kinds.model import TrialWork
 from farpoint_server.models import trial
 from farpoint_server.models.registry import Registry
 from farpoint_server.models.trial import try_program
@@ -23,10 +23,7 @@ from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
 RANDOM = np.random.default_rng(0)
-CLOUD = ModelInput(
-    np.array([50]),
-    {name: RANDOM.random((50, n), np.float32) for name, n in (("points", 3), ("attributes", 0))},
-)
+CLOUD = ModelInput(np.array([50]), {"points": RANDOM.random((50, 3), np.float32)})
 
 
 @pytest.fixture
@@ -37,9 +34,9 @@ def path(tmp_path):
 
 @pytest.fixture
 def engine():
-    engine = Engine(torch.device("cpu"), 1)
+    engine = CpuEngine(1)
     yield engine
-    engine.stop()
+    engine.close()
 
 
 @pytest.fixture
@@ -57,10 +54,12 @@ async def registry(engine, health):
 @pytest.fixture
 def before_warm_up(monkeypatch):
     """Runs a function before each model is warmed up."""
-    warm_up = module.WarmUp.run
+    launches = TrialWork.launches
 
     def use(before):
-        monkeypatch.setattr(module.WarmUp, "run", lambda *args: (before(), warm_up(*args))[1])
+        monkeypatch.setattr(
+            TrialWork, "launches", staticmethod(lambda works: (before(), launches(works))[1])
+        )
 
     return use
 

@@ -11,7 +11,7 @@ from tests.support.rpc import METHOD, serving
 from tests.support.scheduling import until
 
 from farpoint_server import errors
-from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
+from farpoint_server.compute.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.observability.http import MergedMetrics
 from farpoint_server.observability.metrics import (
     CallMetrics,

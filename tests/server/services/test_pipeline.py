@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.rpc import CallContext
 from tests.support.scheduling import until
@@ -18,20 +17,22 @@ from farpoint_server import request_context
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.compute.compute import Compute
+from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import Manager
+from farpoint_server.compute.memory.policy import Thresholds
+from farpoint_server.compute.scheduler import DeviceScheduler
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import OverloadedError, TooLargeError
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Thresholds
+from farpoint_server.kinds.sample import Samples, SampleWork, one_point
 from farpoint_server.request_context import RequestContext
-from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.pipeline import (
+from farpoint_server.services.call import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
-    Pipeline,
     SampleCall,
 )
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
 
@@ -41,7 +42,9 @@ CLOUD = np.random.default_rng(0).random((500, 3), np.float32)
 
 
 class FirstRows:
-    """Chooses the first rows of one cloud, as a batcher does."""
+    """Chooses the first rows of one cloud, as compute does."""
+
+    is_bounded = False
 
     async def run(self, work, timeout_s):  # noqa: ARG002
         rows = np.arange(work.clouds.sample_counts.sum(), dtype=np.int32)
@@ -49,11 +52,11 @@ class FirstRows:
 
 
 class Queued:
-    """Counts the work that a batcher gets with `run`."""
+    """Counts the work that compute gets with `run`."""
 
-    def __init__(self, batcher: Batcher) -> None:
-        self.count, self._run = 0, batcher.run
-        batcher.run = self
+    def __init__(self, compute: Compute) -> None:
+        self.count, self._run = 0, compute.run
+        compute.run = self
 
     async def __call__(self, work, timeout_s):
         self.count += 1
@@ -67,21 +70,23 @@ def message(points: int, samples: int, cloud: np.ndarray | None = None, **fields
     return SampleMessage(request, None, request.ByteSize())
 
 
-def pipeline(
-    max_points: int, threads: ThreadPoolExecutor | None = None, *engines: Engine
-) -> Pipeline:
-    admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
-    return Pipeline(LIMITS, admission, None, FirstRows(), engines, threads)
+def pipeline(threads: ThreadPoolExecutor | None = None, compute: Compute | None = None) -> Pipeline:
+    admission = Admission(1 << 20, max_bytes=1 << 30, retry_ms=1)
+    return Pipeline(LIMITS, admission, None, compute or FirstRows(), threads)
+
+
+def compute_on(engine: CpuEngine) -> Compute:
+    return Compute([DeviceScheduler(engine, 1 << 20)], print, print)
 
 
 async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded():
     memory = Manager(FakeAllocator(1 << 20), Thresholds(), Gate(), bounded=True)
-    engine = Engine(torch.device("cpu"), 1, memory)
+    engine = CpuEngine(1, memory)
     nan = np.full((LARGE, 3), np.nan, np.float32)
     call = SampleCall(parse_sample_request(message(LARGE, 5, nan), LIMITS), lambda *_: [])
     with pytest.raises(TooLargeError):
-        await pipeline(1 << 20, None, engine).run(call, None)
-    engine.stop()
+        await pipeline(compute=compute_on(engine)).run(call, None)
+    engine.close()
 
 
 class Threads(ThreadPoolExecutor):
@@ -110,19 +115,19 @@ async def test_only_what_takes_long_leaves_the_event_loop(points, samples, field
     request = parse_sample_request(message(points, samples, **fields), LIMITS)
     call = SampleCall(request, partial(serialize_sample_response, 0.0))
     with Threads() as threads:
-        data = await pipeline(1 << 20, threads).run(call, None)
+        data = await pipeline(threads).run(call, None)
     assert threads.count == elsewhere
     assert len(pb.SampleResponse.FromString(data).indices.data) == 4 * samples
 
 
 async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_engine():
-    engine = Engine(torch.device("cpu"), 1)
-    await engine.start()
-    batcher = Batcher(engine, 1 << 20)
-    batcher.start()
-    queued = Queued(batcher)
+    engine = CpuEngine(1)
+    compute = compute_on(engine)
+    await compute.warm_up(SampleWork(one_point()))
+    compute.start()
+    queued = Queued(compute)
     admission = Admission(5000, max_bytes=1 << 30, retry_ms=1)
-    service = Pipeline(LIMITS, admission, Receiver(1), batcher, [engine], None)
+    service = Pipeline(LIMITS, admission, Receiver(1), compute, None)
 
     async def sample(**fields) -> list[int]:
         request_context.variable.set(RequestContext({}))
@@ -149,5 +154,4 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
         with admission.reserve(5000, 1), pytest.raises(OverloadedError, match="at most 5000"):
             await sample()
     finally:
-        await batcher.stop()
-        engine.stop()
+        await compute.stop()

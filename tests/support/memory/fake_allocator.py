@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from farpoint_server.memory.snapshot import Headroom, Stats
+from farpoint_server.compute.memory.snapshot import Headroom, Stats
 
 MIB = 1 << 20
 ROUNDING = 2 * MIB

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Thresholds
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import Manager
+from farpoint_server.compute.memory.policy import Thresholds
 
 GIB = 1 << 30
 POLICY_REASONS = {"hard", "idle"}

@@ -13,22 +13,21 @@ import torch
 
 from farpoint_server import __main__ as command
 from farpoint_server.app.server import App
-from farpoint_server.engine import sample
-from farpoint_server.engine.types import Clouds, Int32s, Samples
+from farpoint_server.kinds.sample import Samples, SampleWork
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
 LOST_MEANWHILE_POINTS = 50_003  # enough that the event loop does not run it
 LARGE_POINTS = 500_000
-launch = sample.launch
+launches, answers = SampleWork.launches, SampleWork.answers
 answer_all = App.answer_all
 large_began = threading.Event()
 server_waits = threading.Event()
 
 
-def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
-    lengths = [length for clouds in requests for length in clouds.lengths]
+def launches_or_failures(works: Sequence[SampleWork]) -> Sequence[object]:
+    lengths = [length for work in works for length in work.clouds.lengths]
     if max(lengths) >= LARGE_POINTS:
         large_began.set()
         assert server_waits.wait(60)
@@ -38,8 +37,12 @@ def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Sampl
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-    answers = launch(requests, cancelled)
-    return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
+    return launches(works)
+
+
+def too_few_answers(works: Sequence[SampleWork], outputs: object) -> list[Samples]:
+    found = answers(works, outputs)
+    return found[1:] if MISCOUNTED_POINTS in works[0].clouds.lengths else found
 
 
 async def note_and_answer_all(app: App, timeout_s: float) -> bool:
@@ -48,6 +51,7 @@ async def note_and_answer_all(app: App, timeout_s: float) -> bool:
 
 
 if __name__ == "__main__":
-    sample.launch = launch_and_fail
+    SampleWork.launches = staticmethod(launches_or_failures)
+    SampleWork.answers = staticmethod(too_few_answers)
     App.answer_all = note_and_answer_all
     command.main()

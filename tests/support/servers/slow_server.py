@@ -7,36 +7,23 @@ are thus decides no test.
 
 import sys
 import time
-from collections.abc import Sequence
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import engine, sample
-from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Int32s
+from farpoint_server.compute import cpu
+from farpoint_server.compute.batch import Batch
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))
-launch = sample.launch
-submit = SampleBatch._submit
+wanted = Batch.wanted
 
 
-def wait(requests: Sequence[Clouds], cancelled: Int32s) -> None:
-    points = sum(len(clouds.points) for clouds in requests)
+def wanted_late(batch: Batch) -> list[int]:
+    """What an engine asks first of a batch that it begins."""
+    points = batch.point_count
     begin = time.monotonic() + (SECONDS if points >= SLOW_POINTS else 0)
-    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not cancelled.all()):
+    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not batch.cancelled.all()):
         time.sleep(0.002)
-
-
-def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
-    wait(requests, cancelled)
-    return launch(requests, cancelled)
-
-
-def submit_late(batch: SampleBatch, pipeline: Pipeline) -> object:
-    """What a GPU has instead of a launch."""
-    wait(batch.requests, batch.cancelled)
-    return submit(batch, pipeline)
+    return wanted(batch)
 
 
 def nothing_is_small(_cores: int) -> int:
@@ -44,7 +31,6 @@ def nothing_is_small(_cores: int) -> int:
     return -1
 
 
-sample.launch = launch_late
-SampleBatch._submit = submit_late
-engine.inline_limit_ns = nothing_is_small
+Batch.wanted = wanted_late
+cpu.inline_limit_ns = nothing_is_small
 command.main()

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from farpoint_server.memory import environment, host
-from farpoint_server.memory.cuda import read_stats
-from farpoint_server.memory.host import Glibc, Heap, HeapUse, machine_headroom
+from farpoint_server.compute.memory import environment, host
+from farpoint_server.compute.memory.cuda import read_stats
+from farpoint_server.compute.memory.host import Glibc, Heap, HeapUse, machine_headroom
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.

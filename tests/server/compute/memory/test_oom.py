@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.support.memory.simulation import GIB, MIB, Request, Simulation, Tensor, one
 
-from farpoint_server.memory.oom import DeviceLost, OutOfMemory, is_out_of_memory, is_sticky
+from farpoint_server.compute.memory.oom import DeviceLost, OutOfMemory, is_out_of_memory, is_sticky
 
 BATCH = [one("a", 3), Request("b", (MIB, 5 * MIB)), one("c", 40), one("d", 0.1)]
 ALLOCATIONS = 5

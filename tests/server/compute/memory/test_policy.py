@@ -7,17 +7,17 @@ import torch
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
 from tests.support.memory.simulation import Clock
 
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import manager_of
-from farpoint_server.memory.oom import Budget, TooLarge
-from farpoint_server.memory.policy import (
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import manager_of
+from farpoint_server.compute.memory.oom import Budget, TooLarge
+from farpoint_server.compute.memory.policy import (
     CPU_THRESHOLDS,
     CUDA_THRESHOLDS,
     OomTracker,
     Thresholds,
     TrimPolicy,
 )
-from farpoint_server.memory.snapshot import Headroom, Reason, Stats
+from farpoint_server.compute.memory.snapshot import Headroom, Reason, Stats
 
 GIB = 1 << 30
 # Round numbers, so that each bound can be met exactly.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.memory.fake_allocator import MIB
 from tests.support.memory.simulation import GIB, Request, Simulation, Tensor
 
-from farpoint_server.memory.policy import Thresholds
+from farpoint_server.compute.memory.policy import Thresholds
 
 # Seconds of computing, which a machine with much else to do turns into minutes.
 pytestmark = pytest.mark.timeout(600)

@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.support.memory.simulation import GIB, Simulation, one
 
-from farpoint_server import memory
-from farpoint_server.memory.gate import Gate
+from farpoint_server.compute import memory
+from farpoint_server.compute.memory.gate import Gate
 
 
 def insist(gate: Gate, timeout_s: float) -> bool:
