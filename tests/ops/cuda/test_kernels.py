@@ -169,7 +169,7 @@ def test_a_cloud_ends_where_the_radius_is_reached(method: str, shape: Shape) -> 
 @pytest.mark.parametrize("method", ["tree", "partitioned"])
 @pytest.mark.parametrize(("clouds", "points"), [(1, 2049), (7, 2049), (1, 9000)])
 def test_scratch_memory_is_bounded(method: str, clouds: int, points: int) -> None:
-    """The server's prediction of memory relies on this: `engine/sample.py`."""
+    """The server's prediction of memory relies on this: `kinds/sample.py`."""
     xyz = torch.rand(clouds, points, 3).cuda()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
