@@ -1,7 +1,6 @@
 """The sampling service: gRPC in front of farpoint_ops.
 
-A request goes one way: rpc (errors, request id, one log line) -> servicer (convert, delegate,
-convert) -> admission -> batcher -> engine, and its answer comes back the same way.
+docs/architecture.md follows a request through the packages.
 """
 
 import os

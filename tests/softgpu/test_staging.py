@@ -7,31 +7,35 @@ import pytest
 PROGRAM = """
 import asyncio, json
 import numpy as np
-from farpoint_server.engine.engine import Engine
-from farpoint_server.kinds.sample import SampleBatch
-from tests.support.scheduling import clouds_of
+from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.cuda import CudaEngine
+from farpoint_server.compute.memory.gate import Gate
+from farpoint_server.compute.memory.manager import manager_of
+from farpoint_server.kinds.sample import SampleWork, one_point
+from tests.support.scheduling import batch_of, clouds_of
 
 random = np.random.default_rng(1)
 BATCHES = [
-    SampleBatch([clouds_of(random, *lengths, with_distances=len(lengths) == 2)])
+    batch_of(clouds_of(random, *lengths, with_distances=len(lengths) == 2))
     for lengths in (random.integers(2, 300, random.integers(1, 4)) for _ in range({batches}))
 ]
 # Memory of its own, which a trim in the middle of a later batch would free.
 for i in range(20, {batches}, 100):
-    BATCHES[i] = SampleBatch([clouds_of(random, 200_000, per_sample=200_000)])
+    BATCHES[i] = batch_of(clouds_of(random, 200_000, per_sample=200_000))
 
 async def answers(device):
-    engine = Engine(torch.device(device), 1)
-    await engine.start()
+    made = torch.device(device)
+    engine = CpuEngine(1) if device == "cpu" else CudaEngine(made, 1, manager_of(made, Gate()))
+    await engine.start(SampleWork(one_point()))
     try:
-        await engine.run(BATCHES[0])
+        await engine.submit(BATCHES[0])
         before = {{name: count(name) for name in NAMES}}
         groups = [BATCHES[i : i + 8] for i in range(0, len(BATCHES), 8)]
-        done = [await asyncio.gather(*map(engine.run, group)) for group in groups]
+        done = [await asyncio.gather(*map(engine.submit, group)) for group in groups]
         after = {{name: count(name) - before[name] for name in NAMES}}
         return sum(done, []), after
     finally:
-        engine.stop()
+        engine.close()
 
 NAMES = (
     "cudaFree", "cudaDeviceSynchronize", "cudaStreamSynchronize", "kernels", "copy to device",
@@ -76,18 +80,23 @@ def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run
     ended = run(
         """
         import os, time, numpy as np
-        from farpoint_server.compute.transfer.device import CudaDevice
-        from farpoint_server.compute.transfer.queue import Pipeline
+        from concurrent.futures import Future
         from farpoint_server.compute.memory.gate import Gate
+        from farpoint_server.compute.transfer.device import CudaDevice
+        from farpoint_server.compute.transfer.queue import TransferQueue
+        from farpoint_server.compute.work import Launch
         gate, ends = Gate(), []
-        pipeline = Pipeline(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
+        transfers = TransferQueue(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
         clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]
         def held(points):
             ends.append(hold())
             return (points * 2,)
         def submit(i):
+            answer = Future()
             with gate.reading():
-                return pipeline.submit([[clouds[i]]], held, lambda outputs: outputs[0])
+                launch = Launch(held, [[clouds[i]]])
+                transfers.start([launch], lambda outputs, _: answer.set_result(outputs[0][0]))
+            return answer
         def uploads():
             with open(os.environ["SOFTGPU_TIMELINE"]) as spans:
                 return spans.read().count("copy to device")

@@ -149,7 +149,8 @@ class Manager:
         Raises:
             DeviceLost: the device no longer works; or what `explain` makes of it.
         """
-        is_cut = self.bounded and len(batch) > 1
+        # Small batches are not checked, which reads the allocator's counters.
+        is_cut = self.bounded and len(batch) > 1 and batch.predicted_bytes >= SMALL_BYTES
         answers: list[Any] = []
         try:
             for part in self._parts(batch) if is_cut else [batch]:
@@ -214,6 +215,9 @@ class Manager:
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut if its predicted bytes exceed a share of the available memory."""
         most = self._budget.batch_bytes()
+        if batch.predicted_bytes <= most:
+            yield batch
+            return
         begin = size = 0
         for end in range(len(batch)):
             more = batch[end : end + 1].predicted_bytes
@@ -221,7 +225,7 @@ class Manager:
                 yield batch[begin:end]
                 begin, size = end, 0
             size += more
-        yield batch if begin == 0 else batch[begin:]
+        yield batch[begin:]
 
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
