@@ -19,6 +19,8 @@ from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import EngineHungError, ServiceError
 
+# A job that took so many times as long as predicted is charged for the rest.
+EXCESS = 2
 HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.compute")
 
@@ -164,6 +166,8 @@ class Lane:
         # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)
+        if len(jobs) == 1 and compute_s > EXCESS * jobs[0].cost_ns / 1e9:
+            self.queue.charge(jobs[0], int(compute_s * 1e9) - jobs[0].cost_ns)
 
     async def _blame(self, jobs: Sequence[Job], error: Exception) -> None:
         """Retries each request of a failed batch alone, so that a bad one fails only itself."""

@@ -133,6 +133,11 @@ class RoundRobin:
         self.discard(job)
         return job
 
+    def charge(self, caller: str, cost_ns: int) -> None:
+        """Charges a caller whose work took so much longer than predicted, if others wait with it."""
+        if caller in self._callers and len(self._callers) > 1:
+            self._callers[caller].deficit_ns -= cost_ns
+
     def _rotate(self) -> None:
         """Moves a caller to the front that can pay for its first job."""
         for _ in range(len(self._callers)):
@@ -235,6 +240,10 @@ class JobQueue:
                 points += job.work.point_count
                 cost_ns += job.cost_ns
         return batch
+
+    def charge(self, job: Job, cost_ns: int) -> None:
+        """Charges the caller of a job that took so much longer than predicted."""
+        self._line_of(job).charge(job.caller, cost_ns)
 
     def take_all(self) -> list[Job]:
         """Every waiting job."""

@@ -22,6 +22,9 @@ from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, E
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
+# Small work of a caller whose work outlasted its budget on the event loop is queued for so many
+# times as long as that took.
+PAUSE = 100
 
 
 class DeviceScheduler:
@@ -70,6 +73,8 @@ class DeviceScheduler:
             if each is not None
         ]
         self._short, self._long = self._lanes[0], self._lanes[-1]
+        self._paused: dict[str, float] = {}
+        """Callers whose work is not run inline, until when."""
 
     @property
     def waiting_requests(self) -> int:
@@ -139,15 +144,24 @@ class DeviceScheduler:
         if self._watchdog.late[0]:
             raise EngineHungError(HUNG)
         begun = self._clock()
+        if self._paused and self._paused.get(request_context.caller.get(), begun) > begun:
+            return None
         answer = self.engine.inline(work)
+        seconds = self._clock() - begun
         if answer is None:
+            if seconds * 1e9 > most_ns:
+                self._pause(begun, PAUSE * seconds)
             return None
         self._metrics.requests(1)
         self._metrics.device_requests(1)
         self._metrics.points(work.point_count)
-        seconds = self._clock() - begun
         self._metrics.seconds(seconds)
         return Outcome(answer, 0.0, seconds * 1e3)
+
+    def _pause(self, now: float, pause_s: float) -> None:
+        """Queues small work of the current caller, whose costs are hard to predict, for a while."""
+        self._paused = {caller: end for caller, end in self._paused.items() if end > now}
+        self._paused[request_context.caller.get()] = now + pause_s
 
     @property
     def wait_ns(self) -> int:

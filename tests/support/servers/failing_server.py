@@ -13,14 +13,15 @@ import torch
 
 from farpoint_server import __main__ as command
 from farpoint_server.app.server import App
-from farpoint_server.kinds.sample import Samples, SampleWork
+from farpoint_server.compute.batch import Batch
+from farpoint_server.kinds.sample import SampleWork
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
 LOST_MEANWHILE_POINTS = 50_003  # enough that the event loop does not run it
 LARGE_POINTS = 500_000
-launches, answers = SampleWork.launches, SampleWork.answers
+launches, answers = SampleWork.launches, Batch.answers
 answer_all = App.answer_all
 large_began = threading.Event()
 server_waits = threading.Event()
@@ -40,9 +41,9 @@ def launches_or_failures(works: Sequence[SampleWork]) -> Sequence[object]:
     return launches(works)
 
 
-def too_few_answers(works: Sequence[SampleWork], outputs: object) -> list[Samples]:
-    found = answers(works, outputs)
-    return found[1:] if MISCOUNTED_POINTS in works[0].clouds.lengths else found
+def too_few_answers(batch: Batch, wanted: object, outputs: object) -> list[object]:
+    found = answers(batch, wanted, outputs)
+    return found[1:] if batch.works[0].point_count == MISCOUNTED_POINTS else found
 
 
 async def note_and_answer_all(app: App, timeout_s: float) -> bool:
@@ -52,6 +53,6 @@ async def note_and_answer_all(app: App, timeout_s: float) -> bool:
 
 if __name__ == "__main__":
     SampleWork.launches = staticmethod(launches_or_failures)
-    SampleWork.answers = staticmethod(too_few_answers)
+    Batch.answers = too_few_answers
     App.answer_all = note_and_answer_all
     command.main()
