@@ -134,7 +134,7 @@ class RoundRobin:
         return job
 
     def charge(self, caller: str, cost_ns: int) -> None:
-        """Charges a caller whose work took so much longer than predicted, if others wait with it."""
+        """Charges a caller for work that took longer than predicted, if others wait with it."""
         if caller in self._callers and len(self._callers) > 1:
             self._callers[caller].deficit_ns -= cost_ns
 
@@ -242,7 +242,7 @@ class JobQueue:
         return batch
 
     def charge(self, job: Job, cost_ns: int) -> None:
-        """Charges the caller of a job that took so much longer than predicted."""
+        """Charges the caller of a job that took longer than predicted."""
         self._line_of(job).charge(job.caller, cost_ns)
 
     def take_all(self) -> list[Job]:

@@ -13,13 +13,14 @@ import torch
 
 from farpoint_server import __main__ as command
 from farpoint_server.app.server import App
+from farpoint_server.compute import cpu
 from farpoint_server.compute.batch import Batch
 from farpoint_server.kinds.sample import SampleWork
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
-LOST_MEANWHILE_POINTS = 50_003  # enough that the event loop does not run it
+LOST_MEANWHILE_POINTS = 1303
 LARGE_POINTS = 500_000
 launches, answers = SampleWork.launches, Batch.answers
 answer_all = App.answer_all
@@ -43,7 +44,9 @@ def launches_or_failures(works: Sequence[SampleWork]) -> Sequence[object]:
 
 def too_few_answers(batch: Batch, wanted: object, outputs: object) -> list[object]:
     found = answers(batch, wanted, outputs)
-    return found[1:] if batch.works[0].point_count == MISCOUNTED_POINTS else found
+    first = batch.works[0]
+    is_miscounted = isinstance(first, SampleWork) and MISCOUNTED_POINTS in first.clouds.lengths
+    return found[1:] if is_miscounted else found
 
 
 async def note_and_answer_all(app: App, timeout_s: float) -> bool:
@@ -54,5 +57,6 @@ async def note_and_answer_all(app: App, timeout_s: float) -> bool:
 if __name__ == "__main__":
     SampleWork.launches = staticmethod(launches_or_failures)
     Batch.answers = too_few_answers
+    cpu.inline_limit_ns = lambda _cores: -1  # the event loop runs no kernel
     App.answer_all = note_and_answer_all
     command.main()
