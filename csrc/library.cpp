@@ -59,9 +59,6 @@ TORCH_LIBRARY(farpoint, m) {
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False, "
       "Tensor? radius=None) -> (Tensor, Tensor)");
-  // The address of an int() that a long call on the main thread of the process calls now and then;
-  // where it returns anything but 0, the call ends with an error. 0 is none.
-  m.def("_set_interrupt_check(int address) -> ()");
 
   // (B, C, N), (B, M) -> (B, C, M). Each of these two is the other's derivative.
   m.def("gather_points(Tensor features, Tensor idx) -> Tensor", tags);

@@ -7,7 +7,7 @@ from farpoint_ops._load import load
 load()
 
 from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here on
-from farpoint_ops import _interrupt, _vmap  # noqa: E402
+from farpoint_ops import _vmap  # noqa: E402
 from farpoint_ops.fps import (  # noqa: E402
     farthest_point_sample,
     farthest_point_sample_ragged,
@@ -33,7 +33,6 @@ furthest_point_sample_ragged = farthest_point_sample_ragged
 furthest_point_sample_with_distances = farthest_point_sample_with_distances
 
 _vmap.register()
-_interrupt.install()
 
 __all__ = [
     "ball_query",

@@ -29,7 +29,6 @@ from farpoint_ops._arguments import (
     integer,
     numbers,
 )
-from farpoint_ops._interrupt import interruptible
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
     Start,
@@ -144,8 +143,6 @@ def farthest_point_sample(
         IndexError: A start is not a row of its cloud.
         RuntimeError: `radius` without `max_samples` under torch.vmap, which cannot return results
             of different lengths.
-        KeyboardInterrupt: Ctrl-C, or another exception of a signal handler, during a long call on
-            the CPU from the main thread; within 100 ms.
 
     Lengths, starts and radii on a GPU are not checked on the host, which would synchronize: an
     invalid length or start there is a device assertion, as for torch's gather. On a GPU all m
@@ -162,9 +159,8 @@ def farthest_point_sample(
             reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
     starts = dense_starts(start, xyz, sizes, generator)
     limits = None if radius is None else numbers("radius", radius, xyz, xyz.size(0))
-    sample = torch.ops.farpoint.furthest_point_sample
-    indices, distances = interruptible(
-        *(sample, xyz, num_samples, starts, sizes, return_distances, limits)
+    indices, distances = torch.ops.farpoint.furthest_point_sample(
+        xyz, num_samples, starts, sizes, return_distances, limits
     )
     if nonfinite == "ignore":
         _require_finite_samples(xyz, sizes, indices, num_samples if radius is None else 1)
@@ -318,10 +314,9 @@ def farthest_point_sample_ragged(
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
     limits = None if radius is None else numbers("radius", radius, xyz, batch.slots.size(0) - 1)
-    indices, distances = interruptible(
-        *(torch.ops.farpoint.furthest_point_sample_ragged, xyz),
-        *(batch.bounds, batch.slots, batch.starts, batch.total_samples),
-        *(batch.max_points, batch.max_samples, return_distances, limits),
+    indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
+        *(xyz, batch.bounds, batch.slots, batch.starts),
+        *(batch.total_samples, batch.max_points, batch.max_samples, return_distances, limits),
     )
     if nonfinite == "ignore":
         last = batch.slots[1:] - 1 if radius is None else batch.slots[:-1]
@@ -372,14 +367,14 @@ def farthest_point_sample_with_distances(
         ValueError: `distances` is not (B, N, N) with N > 0, m is not in 1..N, or a length is not
             in m..N.
         IndexError: A start is not a row of its cloud.
-        KeyboardInterrupt: As for `farthest_point_sample`.
     """
     check_tensor("distances", distances)
     samples = integer("num_samples", num_samples)
     sizes = check_lengths("lengths", lengths, distances, low=samples)
     starts = dense_starts(start, distances, sizes, generator, name="distances")
-    sample = torch.ops.farpoint.furthest_point_sample_with_distances
-    indices, lowest = interruptible(sample, distances, samples, starts, sizes, return_distances)
+    indices, lowest = torch.ops.farpoint.furthest_point_sample_with_distances(
+        distances, samples, starts, sizes, return_distances
+    )
     return (indices, lowest) if return_distances else indices
 
 
