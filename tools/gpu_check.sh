@@ -74,7 +74,7 @@ ops_tests=(tests/ops --ignore "$kernel_tests" --ignore tests/ops/test_load.py)
 stage ops 120 "${pytest[@]}" "${beside[@]}" "${ops_tests[@]}" -k "cuda and not aot_inductor"
 stage memory 90 "${pytest[@]}" tests/gpu/test_memory.py
 # What imports the server's libraries; without them the stages have the exit code 127.
-libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, plyfile, prometheus_client"
+libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, prometheus_client"
 libraries+=", pydantic_settings, safetensors, starlette, structlog, uvicorn, yaml"
 libraries+=", pytest_asyncio, xdist, trustme, tritonclient.grpc"
 if ! { wanted memory_server || wanted server; } || "$python" -c "import $libraries"; then

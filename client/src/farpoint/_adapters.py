@@ -1,19 +1,34 @@
-"""Point cloud objects of other libraries as arrays, recognized by type name without imports.
+"""Structured arrays and point clouds of other libraries as arrays.
 
-Coordinates are taken from where the library keeps them, and everything it holds with one row per
-point becomes an attribute.
+Objects are recognized by type name without imports. Coordinates are taken from where the library
+keeps them, and everything it holds with one row per point becomes an attribute.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from farpoint._types import Array
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed import as_packed
+from farpoint.packed import AXES, as_packed
 
 Attributes: TypeAlias = dict[str, Any]
 Adapter: TypeAlias = Callable[[Any], tuple[Any, Attributes]]
+
+_HEIGHTS = ("z", "elevation", "elev", "height", "altitude", "alt", "h", "up", "u")
+# Spellings of the three axes, in the order in which they are tried; the last may be any height.
+_SPELLINGS = (
+    ("x", "y", _HEIGHTS),
+    ("easting", "northing", _HEIGHTS),
+    ("east", "north", _HEIGHTS),
+    ("e", "n", _HEIGHTS),
+    ("points:0", "points:1", ("points:2",)),
+    ("points_0", "points_1", ("points_2",)),
+)
+# One field with all three coordinates.
+_WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinates")
 
 
 def adapt(value: object) -> tuple[Any, Attributes | None]:
@@ -22,7 +37,7 @@ def adapt(value: object) -> tuple[Any, Attributes | None]:
     Returns:
         `value` itself and None, if it is of no such library; None too if it has no attributes.
     """
-    adapter = _adapter(type(value))
+    adapter: Adapter | None = _structured if _is_structured(value) else _adapter(type(value))
     if adapter is None:
         packed = as_packed(value)
         return (value, None) if packed is None else (packed.points, packed.attributes or None)
@@ -32,7 +47,24 @@ def adapt(value: object) -> tuple[Any, Attributes | None]:
 
 def is_adaptable(value: object) -> bool:
     """Whether `adapt` supports it."""
-    return _adapter(type(value)) is not None or as_packed(value) is not None
+    known = _is_structured(value) or _adapter(type(value)) is not None
+    return known or as_packed(value) is not None
+
+
+def _is_structured(value: object) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray) and bool(value.dtype.names)
+
+
+def _structured(records: Array) -> tuple[Any, Attributes]:
+    if any(np.ma.is_masked(records[name]) for name in records.dtype.names or ()):
+        raise InvalidArgumentError(
+            "points must be a plain array, got a masked one: drop or fill its masked values",
+            field="points",
+        )
+    try:
+        return split_records(records)
+    except ValueError as error:
+        raise InvalidArgumentError(f"points: {error}", field="points") from error
 
 
 def _adapter(kind: type) -> Adapter | None:
@@ -103,3 +135,35 @@ _ADAPTERS: dict[tuple[str, str], Adapter] = {
     ("trimesh", "PointCloud"): _mesh,
     ("trimesh", "Trimesh"): _mesh,
 }
+
+
+def axis_positions(names: list[str]) -> list[int]:
+    """Indices of x, y and z among the names, in any case, also as easting, northing, elevation."""
+    plain = [_without_unit(name) for name in names]
+    for first, second, thirds in _SPELLINGS:
+        third = next((name for name in thirds if name in plain), None)
+        if first in plain and second in plain and third is not None:
+            return [plain.index(name) for name in (first, second, third)]
+    missing = [axis for axis in AXES if axis not in plain]
+    raise ValueError(f"no {', '.join(missing)} among the fields {', '.join(names)}")
+
+
+def _without_unit(name: str) -> str:
+    """`X [m]` and `x (us-ft)` are x."""
+    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name.strip().lower())
+
+
+def split_records(records: Array) -> tuple[Array, dict[str, Array]]:
+    """Coordinates (N, 3) of structured records of any shape, and their other fields by name."""
+    records, names = records.reshape(-1), list(records.dtype.names or ())
+    wide = next((n for n in names if n.lower() in _WIDE and records[n].shape[1:] == (3,)), None)
+    if wide is not None:
+        return records[wide], {name: records[name] for name in names if name != wide}
+    axes = [names[i] for i in axis_positions(names)]
+    for axis in axes:
+        if records[axis].ndim != 1 or records[axis].dtype.kind not in "fiu":
+            raise ValueError(
+                f"the field {axis} must hold one number per point, not {records.dtype[axis]}"
+            )
+    points = np.stack([records[axis] for axis in axes], axis=1)
+    return points, {name: records[name] for name in names if name not in axes}

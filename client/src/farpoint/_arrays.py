@@ -100,7 +100,7 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
             f"points must be an array, got {points!r}: farpoint.io.read_cloud(path) reads a file",
             field="points",
         )
-    if not isinstance(points, np.ndarray):
+    if not isinstance(points, np.ndarray) or points.dtype.names:
         points, own = _adapted(points)
         attributes = own if attributes is None and own_attributes else attributes
     clouds, single = _split_clouds(points)

@@ -105,7 +105,7 @@ class Client(BaseClient[grpc.Channel]):
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
                 torch or anything else with ``__array__`` or ``__dlpack__``, of any byte order
-                and strides; objects of point cloud libraries; a `PackedCloud` or a similar
+                and strides, or structured; objects of point cloud libraries; a `PackedCloud` or a
                 message of ROS or Foxglove, which is sent without conversion. float16, bfloat16
                 and float32 are sampled as they are; float64 is shifted to a local origin first,
                 so map coordinates stay exact; integers are sent as float32 (up to 16 bits) or

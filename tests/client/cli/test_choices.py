@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.cloud_files import ply_file
 
 from farpoint.io import read_cloud
 
@@ -87,3 +88,30 @@ def test_columns_and_arrays_are_named_on_the_command_line(sample, tmp_path):
     np.savez(tmp_path / "a.npz", one=POINTS[:10], two=POINTS)
     words = [tmp_path / "a.npz", "-m", 5, "-o", tmp_path / "b.ply"]
     assert "5 of 10 points" in sample(*words, "--array", "one").stdout
+
+
+def test_a_column_of_text_is_left_out_of_a_ply_with_a_note(sample, tmp_path):
+    rows = "".join(f"P{i},{i},{i % 7},{i % 5}\n" for i in range(40))
+    (tmp_path / "a.csv").write_text(f"name,x,y,z\n{rows}")
+    result = sample(tmp_path / "a.csv", "-m", 5, "-o", tmp_path / "b.ply")
+    assert result.exit_code == 0
+    assert result.stdout.strip().endswith("; left out: name")
+    assert list(read_cloud(tmp_path / "b.ply").attributes) == []
+
+
+def test_notes_of_a_file_and_of_its_output_are_told_once(sample, tmp_path):
+    (tmp_path / "a.ply").write_bytes(ply_file("ascii", lists=True, others=True))
+    told = "left out: 2 of the element face"
+    for name in ("b.ply", "b.pcd"):
+        result = sample(tmp_path / "a.ply", "-m", 2, "-o", tmp_path / name)
+        assert result.stdout.count(told) == 1
+        assert result.stdout.count("not an attribute: ") == 1
+
+
+def test_an_unknown_suffix_names_the_option(sample, tmp_path):
+    (tmp_path / "a.asc").write_text("".join(f"{i} {i % 7} {i % 5}\n" for i in range(40)))
+    words = (tmp_path / "a.asc", "-m", 5, "-o", tmp_path / "b.ply")
+    refused = sample(*words)
+    assert "unknown suffix '.asc'" in refused.stderr
+    assert "--format .xyz" in refused.stderr
+    assert sample(*words, "--format", "xyz").exit_code == 0

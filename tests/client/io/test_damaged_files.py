@@ -79,6 +79,7 @@ CONTENTS = {
     "g.pcd": (b"FIELDS x y z\nTYPE C F F\nPOINTS 1\nDATA ascii\n1 2 3\n", "type C, expected F"),
     "a.las": (b"LASF", "a.las"),
     "a.abc": (b"", "unknown suffix '.abc', expected .npy"),
+    "a.asc": (b"1 2 3\n", r"unknown suffix '.asc'.* --format .xyz \(in Python format=\)"),
     "suffixless": (b"", "unknown suffix ''"),
 }
 
@@ -129,7 +130,6 @@ def test_a_format_that_cannot_hold_the_cloud(tmp_path):
     (tmp_path / "a.csv").write_text("x,y,z,label\n1,2,3,car\n")
     cloud = read_cloud(tmp_path / "a.csv")
     for name, message in {
-        "b.ply": "'label'",
         "b.bin": "only a cloud read from .bin",
         "b.abc": "unknown suffix",
         "absent/b.csv": "No such file",

@@ -28,13 +28,13 @@ def test_units(name, unit):
     assert read_cloud(cloud_file(name)).unit == unit
 
 
-def test_las_1_0_is_written_as_1_2(tmp_path):
+def test_las_1_0_stays_1_0(tmp_path):
     data = bytearray(cloud_file("simple.las").read_bytes())
     data[24:26] = bytes([1, 0])
     (tmp_path / "old.las").write_bytes(data)
     cloud = read_cloud(tmp_path / "old.las")
     write_subset(tmp_path / "new.las", cloud, ROWS)
-    assert str(laspy.read(tmp_path / "new.las").header.version) == "1.2"
+    assert str(laspy.read(tmp_path / "new.las").header.version) == "1.0"
     assert np.array_equal(read_cloud(tmp_path / "new.las").points, cloud.points[ROWS])
 
 

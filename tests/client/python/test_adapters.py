@@ -142,6 +142,59 @@ def test_pandas(check, cloud):
     check(frame(labelled, ["label", "X", "Y", "Z"]), {"label": COLORS[:, 0]})
 
 
+def records(cloud, names="x y z", **fields):
+    """A structured array, as ros_numpy, plyfile and pypcd give."""
+    types = [(name, cloud.dtype) for name in names.split()]
+    made = np.zeros(
+        len(cloud), types + [(name, v.dtype, v.shape[1:]) for name, v in fields.items()]
+    )
+    for name, column in zip(names.split(), cloud.T, strict=True):
+        made[name] = column
+    for name, values in fields.items():
+        made[name] = values
+    return made
+
+
+def test_structured_arrays(check, cloud):
+    ring, names = np.arange(500, dtype=np.uint16), np.array([f"n{i}" for i in range(500)])
+    fields = {"ring": ring, "color": COLORS, "name": names}
+    plain = records(cloud, **fields)
+    check(plain, fields)
+    check(plain.reshape(20, 25), fields)
+    check(plain.view(np.recarray), fields)
+    check(plain.astype(plain.dtype.newbyteorder(">"))[::-1][::-1], fields)
+    check(records(cloud, "Easting Northing Height"), {})
+    wide = np.zeros(500, [("xyz", "f4", 3), ("ring", "u2")])
+    wide["xyz"], wide["ring"] = cloud, ring
+    check(wide, {"ring": ring})
+
+
+def test_a_batch_of_structured_arrays(client, cloud):
+    first, second = client.sample([records(cloud, ring=COLORS[:, 0]), cloud], 5)
+    assert np.array_equal(first.indices, second.indices)
+    assert np.array_equal(first.attributes["ring"], COLORS[first.indices, 0])
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (np.zeros(9, [("x", "f4"), ("y", "f4"), ("t", "f4")]), "no z among the fields x, y, t"),
+        (np.zeros(9, [(axis, "U4") for axis in "xyz"]), "the field x must hold one number"),
+        (np.zeros(0, [(axis, "f4") for axis in "xyz"]), "at least one point, got 0"),
+    ],
+)
+def test_structured_arrays_without_coordinates_name_their_fields(client, made, message):
+    with pytest.raises(farpoint.InvalidArgumentError, match=message):
+        client.sample(made, 1)
+
+
+def test_a_structured_array_with_a_mask_is_refused(client, cloud):
+    masked = np.ma.masked_array(records(cloud))
+    masked.mask[3] = True
+    with pytest.raises(farpoint.InvalidArgumentError, match="drop or fill its masked values"):
+        client.sample(masked, 1)
+
+
 def test_trimesh(check, cloud):
     kind = "trimesh.points", "PointCloud"
     check(stand_in(*kind, vertices=cloud, colors=np.empty((0, 4))), {})

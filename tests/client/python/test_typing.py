@@ -91,7 +91,7 @@ def call(client: farpoint.Client) -> None:
 CONFIGURATION = """
 [mypy]
 strict = true
-[mypy-google.rpc.*,plyfile.*,laspy.*]
+[mypy-google.rpc.*,laspy.*]
 ignore_missing_imports = true
 """
 
@@ -141,7 +141,7 @@ def loaded(statement: str, *names: str) -> list[str]:
 
 HELP = "from tests.support.command import run_farpoint; run_farpoint('sample', '--help')"
 SAMPLE = "import numpy, farpoint._rpcs.sample as s; s.SampleRpc([numpy.eye(3).tolist()], 1)"
-HEAVY = ("torch", "plyfile", "laspy", "tqdm")
+HEAVY = ("torch", "laspy", "tqdm")
 LIGHT = {
     "import farpoint": (*HEAVY, "grpc", "numpy", "google.protobuf"),
     "import farpoint; farpoint.Client": HEAVY,

@@ -10,6 +10,7 @@ docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def read_with(path: Path, options: ReadOptions) -> Cloud:
             if not (path / "metadata.yaml").exists():
                 raise ValueError("expected a file or a rosbag2 folder with a metadata.yaml")
             suffix = ".db3"
-        cloud: Cloud = format_module(path, suffix).read(path, options)
+        cloud: Cloud = format_module(path, suffix, to_read=True).read(path, options)
         if not len(cloud):
             raise ValueError("the file holds 0 points")
         return cloud
@@ -83,7 +84,7 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
     appears whole or not at all.
 
     Returns:
-        Notes about what the format does not hold: "left out: ring, intensity".
+        Notes about what the written file lacks: "left out: ring, intensity".
 
     Raises:
         CloudFileError: the format is unknown, cannot hold this cloud, or the file cannot be made.
@@ -98,10 +99,15 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
             if is_indices(path):
                 np.save(part, np.asarray(rows, np.int64))
             elif same and cloud.source is not None:
-                cloud.source.save(part, rows)
+                return _left_out(cloud.source.save(part, rows))
             else:
-                lost = format_module(path).write(part, cloud.take(rows)) or []
-                if cloud.crs:
-                    lost.append("the coordinate reference system")
-                return (f"left out: {', '.join(lost)}",) if lost else ()
+                columns = format_module(path).write(part, cloud.take(rows))
+                # Columns of a wide attribute are numbered.
+                kept = (n if n in cloud.attributes else re.sub(r"_\d+$", "", n) for n in columns)
+                crs = ["the coordinate reference system"] if cloud.crs else []
+                return cloud.notes + _left_out([*dict.fromkeys(kept), *crs])
     return ()
+
+
+def _left_out(names: list[str] | None) -> tuple[str, ...]:
+    return (f"left out: {', '.join(names)}",) if names else ()

@@ -16,8 +16,8 @@ Rows = NDArray[np.int64]
 class Source(Protocol):
     """The full content of a file, so that rows can be written in its own format."""
 
-    def save(self, path: Path, rows: Rows) -> None:
-        """Writes these rows, in this order, with all their data."""
+    def save(self, path: Path, rows: Rows) -> list[str] | None:
+        """Writes these rows, in this order, with all their data; names what is left out."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -35,7 +35,11 @@ class Cloud:
     unit: str | None = None
     """Unit of the coordinates, if the file or its format names one: "metre", "foot", "degree"."""
     notes: tuple[str, ...] = ()
-    """Parts of the file that are not in this cloud, in words: "left out: 12 faces"."""
+    """Parts of the file that are not in this cloud, in words.
+
+    "left out: 12 of the element face" is in no file written from it; "not an attribute: views (a
+    list)" is in those of its own format.
+    """
 
     def __len__(self) -> int:
         return len(self.points)

@@ -1,94 +1,80 @@
-"""numpy structured arrays, one record per point, from and to coordinates and attributes."""
+"""Columns of a cloud, one value per point, from and to coordinates and attributes."""
 
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
+from farpoint._adapters import axis_positions
 from farpoint._types import Array
+from farpoint.io.numbers import EXACT
+from farpoint.packed import AXES
 
-AXES = ("x", "y", "z")
-
-_HEIGHTS = ("z", "elevation", "elev", "height", "altitude", "alt", "h", "up", "u")
-# Spellings of the three axes, in the order in which they are tried; the last may be any height.
-_SPELLINGS = (
-    ("x", "y", _HEIGHTS),
-    ("easting", "northing", _HEIGHTS),
-    ("east", "north", _HEIGHTS),
-    ("e", "n", _HEIGHTS),
-    ("points:0", "points:1", ("points:2",)),
-    ("points_0", "points_1", ("points_2",)),
-)
-# One field with all three coordinates.
-_WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinates")
-
-
-def axis_positions(names: list[str]) -> list[int]:
-    """Indices of x, y and z among the names, in any case, also as easting, northing, elevation."""
-    plain = [_without_unit(name) for name in names]
-    for first, second, thirds in _SPELLINGS:
-        third = next((name for name in thirds if name in plain), None)
-        if first in plain and second in plain and third is not None:
-            return [plain.index(name) for name in (first, second, third)]
-    missing = [axis for axis in AXES if axis not in plain]
-    raise ValueError(f"no {', '.join(missing)} among the fields {', '.join(names)}")
-
-
-def _without_unit(name: str) -> str:
-    """`X [m]` and `x (us-ft)` are x."""
-    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name.strip().lower())
-
-
-def split_records(records: Array) -> tuple[Array, dict[str, Array]]:
-    """Coordinates (N, 3) of structured records, and their other fields by name."""
-    names = list(records.dtype.names or ())
-    wide = next((n for n in names if n.lower() in _WIDE and records[n].shape[1:] == (3,)), None)
-    if wide is not None:
-        return records[wide], {name: records[name] for name in names if name != wide}
-    axes = [names[i] for i in axis_positions(names)]
-    for axis in axes:
-        if records[axis].ndim != 1 or records[axis].dtype.kind not in "fiu":
-            raise ValueError(
-                f"the field {axis} must hold one number per point, not {records.dtype[axis]}"
-            )
-    points = np.stack([records[axis] for axis in axes], axis=1)
-    return points, {name: records[name] for name in names if name not in axes}
+_COLORS = ("red", "green", "blue", "alpha")
 
 
 def columns_of(points: Array, attributes: Mapping[str, Array]) -> dict[str, Array]:
-    """One-dimensional columns by name: x, y, z, then the attributes, split where they are wide."""
+    """One-dimensional columns by name: x, y, z, then the attributes, split where they are wide.
+
+    A name that is taken gets a number.
+    """
     columns = dict(zip(AXES, points.T, strict=True))
     for name, values in attributes.items():
-        flat = values.reshape(len(values), -1)
-        columns |= dict(zip(_column_names(name, flat.shape[1]), flat.T, strict=True))
+        flat = values.reshape(len(values), math.prod(values.shape[1:]))
+        for one, column in zip(_column_names(name, flat.shape[1]), flat.T, strict=True):
+            columns[free_name(one, columns)] = column
     return columns
 
 
-def _column_names(name: str, width: int) -> list[str]:
-    name = "_".join(name.split())
-    if name == "rgb" and width == 3:
-        return ["red", "green", "blue"]
+def _column_names(name: str, width: int) -> Sequence[str]:
+    name = "_".join(name.split()) or "column"
+    if name in ("rgb", "rgba") and width == len(name):
+        return _COLORS[:width]
     return [name] if width == 1 else [f"{name}_{i}" for i in range(width)]
 
 
-def join_columns(columns: dict[str, Array]) -> Array:
-    """Columns as structured records of little-endian numbers that PLY and PCD can hold."""
-    types = [(name, _storable(name, column.dtype)) for name, column in columns.items()]
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def join_columns(columns: dict[str, Array], *, has_long: bool) -> tuple[Array, list[str]]:
+    """Structured records of little-endian numbers, and the names of columns that have no place.
+
+    Args:
+        columns: by name, x, y and z among them.
+        has_long: whether the format has integers of 64 bits; float64 holds them up to 2^53.
+    """
+    found = {name: _storable(column, has_long) for name, column in columns.items()}
+    lost = [name for name, kind in found.items() if kind is None]
+    if set(AXES) & set(lost):
+        raise ValueError(f"coordinates of type {columns['x'].dtype} have no place in this format")
+    types = [(name, kind) for name, kind in found.items() if kind is not None]
     records = np.empty(len(columns["x"]), types)
-    for name, column in columns.items():
-        records[name] = column
-    return records
+    for name, _ in types:
+        records[name] = columns[name]
+    return records, lost
 
 
-def _storable(name: str, dtype: np.dtype[np.generic]) -> str:
-    if dtype.kind == "b":
+def _storable(column: Array, has_long: bool) -> str | None:
+    """A type of PLY and PCD that holds each value of a column; None if there is none."""
+    kind, size = column.dtype.kind, column.dtype.itemsize
+    if kind == "b":
         return "u1"
-    if dtype.kind == "f":
-        return "<f4" if dtype.itemsize <= 4 else "<f8"
-    if dtype.kind in "iu":
-        # PLY ends at 32 bits; float64 holds whole numbers up to 2^53.
-        return f"<{dtype.kind}{dtype.itemsize}" if dtype.itemsize <= 4 else "<f8"
-    raise ValueError(f"the attribute {name!r} of type {dtype} has no place in this format")
+    if kind == "f":
+        stored = "<f4" if size <= 4 else "<f8"
+        return stored if np.array_equal(column.astype(stored), column, equal_nan=True) else None
+    if kind not in "iu":
+        return None
+    if size <= 4:
+        return f"<{kind}{size}"
+    if np.all((column <= EXACT) & (column >= -EXACT)):
+        return "<f8"
+    return f"<{kind}8" if has_long else None
 
 
 def named_columns(array: Array, names: Sequence[str]) -> tuple[Array, dict[str, Array]]:

@@ -29,17 +29,19 @@ INDICES_SUFFIX = ".indices.npy"
 _COPC_SUFFIX = ".copc.laz"
 
 
-def format_name(path: Path, suffix: str | None = None) -> str:
+def format_name(path: Path, suffix: str | None = None, *, to_read: bool = False) -> str:
     """The module of a suffix, by default the path's own; raises CloudFileError for others."""
     name = (suffix or path.suffix).lower()
     if name not in _MODULES:
-        raise CloudFileError(f"unknown suffix {name!r}, expected {' '.join(_MODULES)}", path=path)
+        hint = ": name the format, as in --format .xyz (in Python format=)" if to_read else ""
+        known = " ".join(_MODULES)
+        raise CloudFileError(f"unknown suffix {name!r}, expected {known}{hint}", path=path)
     return f"{PACKAGE}.{_MODULES[name]}"
 
 
-def format_module(path: Path, suffix: str | None = None) -> ModuleType:
+def format_module(path: Path, suffix: str | None = None, *, to_read: bool = False) -> ModuleType:
     """The module, with `read(path, options)` and perhaps `write(path, cloud)`."""
-    return importlib.import_module(format_name(path, suffix))
+    return importlib.import_module(format_name(path, suffix, to_read=to_read))
 
 
 def is_cloud_file(path: Path) -> bool:

@@ -174,7 +174,8 @@ def _with_problem(task: Task, options: Options) -> Task:
     source, target = Path(task.source.location), Path(task.output)
     has_format = not source.is_dir() and bool(source.suffix or options.read.format)
     try:
-        same = has_format and format_name(target) == format_name(source, options.read.format)
+        own = format_name(source, options.read.format, to_read=True) if has_format else None
+        same = own == format_name(target)
         check_writable(target, same_format=same)
     except CloudFileError as error:
         is_named = options.output == task.output

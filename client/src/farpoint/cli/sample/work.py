@@ -61,7 +61,8 @@ def sample_file(send: Send, decoder: Decoder, task: Task, options: Options, limi
         if task.picture is not None:
             _draw(opened, choice, task.picture)
     render = _as_json if options.as_json else _as_text
-    return "" if options.output == STDOUT else render(task, opened, choice, opened.notes + notes)
+    notes = tuple(dict.fromkeys(opened.notes + notes))
+    return "" if options.output == STDOUT else render(task, opened, choice, notes)
 
 
 @contextmanager

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from farpoint._adapters import split_records
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions
 from farpoint.io.files import require
-from farpoint.io.records import split_records, unpack_color
+from farpoint.io.records import unpack_color
 from farpoint.packed import PackedCloud
 
 MESSAGE_TYPE = "sensor_msgs/msg/PointCloud2"
@@ -27,10 +28,15 @@ def read(path: Path, options: ReadOptions) -> Cloud:
             message = _message(reader, connections, topic, options.message, total)
     except highlevel.AnyReaderError as error:
         raise ValueError(str(error)) from error
-    points, attributes = split_records(PackedCloud.from_ros(message).records)
+    records = PackedCloud.from_ros(message).records
+    points, attributes = split_records(records)
     attributes = unpack_color(_native(attributes))
-    note = f"message {options.message} of {total} on {topic}, frame {message.header.frame_id}"
-    return Cloud(points, attributes, unit="metre", notes=(note,))
+    notes = [f"message {options.message} of {total} on {topic}, frame {message.header.frame_id}"]
+    names = [field.name for field in message.fields]
+    if len(names) > len(records.dtype.names or ()):
+        lost = [repr(n) for i, n in enumerate(names) if not n or n in names[:i]]
+        notes.append(f"left out: fields without a name or of one that is taken: {', '.join(lost)}")
+    return Cloud(points, attributes, unit="metre", notes=tuple(notes))
 
 
 def _choose(connections: Any, wanted: str | None) -> tuple[str, list[Any]]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.records import AXES, named_columns
+from farpoint.io.records import named_columns
+from farpoint.packed import AXES
 
 # Clouds of other formats have other columns.
 WRITES_OWN = True

@@ -7,10 +7,12 @@ from typing import BinaryIO
 
 import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
+from numpy.lib.recfunctions import repack_fields
 
+from farpoint._adapters import split_records
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.records import named_columns, split_records
+from farpoint.io.records import named_columns
 
 # A point with more columns than this is more likely an array with one row per axis.
 _MAX_COLUMNS = 64
@@ -24,7 +26,7 @@ class NpySource:
 
     def save(self, path: Path, rows: Rows) -> None:
         """Writes the rows with all their columns."""
-        np.save(path, self.array[rows])
+        np.save(path, repack_fields(self.array[rows]))
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:

@@ -3,15 +3,17 @@
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from numpy.lib.format import write_array
+from numpy.lib.recfunctions import repack_fields
 
 from farpoint._types import Array
 from farpoint.io.budget import check_budget
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.formats.npy import NpySource, cloud_of
+from farpoint.io.records import free_name
 
 # Copies that reading holds at once: the arrays, zlib's output and the returned points.
 _COPIES = 3
@@ -38,8 +40,13 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     # An organized array is kept as the rows that it was read as.
     arrays[main] = cloud.source.array if isinstance(cloud.source, NpySource) else arrays[main]
     per_point = frozenset(k for k, v in arrays.items() if v.ndim and len(v) == len(cloud))
-    others = {k: arrays[k] for k in arrays if k in per_point and k != main}
-    return Cloud(cloud.points, {**cloud.attributes, **others}, NpzSource(arrays, per_point))
+    attributes = dict(cloud.attributes)
+    for name in arrays:
+        if name in per_point and name != main:
+            attributes[free_name(name, attributes)] = arrays[name]
+    others = ", ".join(name for name in arrays if name not in per_point)
+    notes = (f"not an attribute: {others} (not one row per point)",) if others else ()
+    return Cloud(cloud.points, attributes, NpzSource(arrays, per_point), notes=notes)
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -70,13 +77,19 @@ def _main_name(names: list[str], wanted: str | None) -> str:
     )
 
 
-def write(path: Path, cloud: Cloud) -> None:
-    """Writes `points` and every attribute under its name."""
-    _save(path, {"points": cloud.points, **cloud.attributes})
+def write(path: Path, cloud: Cloud) -> list[str]:
+    """Writes `points` and every attribute under its name; returns what is left out: objects."""
+    arrays = {"points": cloud.points}
+    for name, values in cloud.attributes.items():
+        arrays[free_name(name, arrays)] = values
+    lost = [name for name, values in arrays.items() if values.dtype.hasobject]
+    _save(path, {name: values for name, values in arrays.items() if name not in lost})
+    return lost
 
 
-def _save(path: Path, arrays: dict[str, Any]) -> None:
-    if "file" in arrays:
-        raise ValueError("an attribute named 'file' has no place in this format")
-    with path.open("wb") as stream:  # numpy would append ".npz" to a name
-        np.savez(stream, **arrays)
+def _save(path: Path, arrays: dict[str, Array]) -> None:
+    """Like `numpy.savez`, for arrays of any name."""
+    with ZipFile(path, "w") as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                write_array(stream, repack_fields(values), allow_pickle=False)

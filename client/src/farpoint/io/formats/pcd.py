@@ -1,19 +1,23 @@
 """PCD of the Point Cloud Library: ascii, binary and binary_compressed."""
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from farpoint._adapters import split_records
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.numbers import content_lines, parse_table
-from farpoint.io.records import columns_of, join_columns, split_records, unpack_color
+from farpoint.io.numbers import content_lines, decode, head_lines, parse_columns
+from farpoint.io.records import columns_of, join_columns, unpack_color
 
 _KEYWORDS = {
     *("VERSION", "FIELDS", "COLUMNS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT"),
     *("VIEWPOINT", "POINTS", "DATA"),
 }
+_SIZES = {"F": "248", "I": "1248", "U": "1248"}
+_NO_VIEWPOINT = "0 0 0 1 0 0 0"
 
 
 @dataclass(frozen=True)
@@ -22,126 +26,141 @@ class Field:
 
     name: str
     kind: str
-    size: int
+    size: str
     count: int
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype of the field, (count,) if it has several values."""
-        letters = {"F": "f", "I": "i", "U": "u"}
-        if self.kind not in letters:
-            raise ValueError(f"field {self.name} has type {self.kind}, expected F, I or U")
-        return np.dtype((f"<{letters[self.kind]}{self.size}", (self.count,) * (self.count > 1)))
+        """The dtype of one value."""
+        if self.size not in _SIZES.get(self.kind, ""):
+            raise ValueError(
+                f"field {self.name} has size {self.size} and type {self.kind}, "
+                "expected F of 2, 4 or 8 bytes, or I or U of 1, 2, 4 or 8"
+            )
+        return np.dtype(f"<{self.kind.lower()}{self.size}")
 
 
 @dataclass(frozen=True)
 class Header:
-    """The header lines."""
+    """The header lines as they are spelled, and what they say."""
 
-    fields: tuple[Field, ...]
+    lines: list[bytes]
+    fields: list[Field]
     points: int
     encoding: str
-    viewpoint: str = "0 0 0 1 0 0 0"
+    rest: list[str]
+    """Lines that describe no points, in words."""
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype of one point; padding fields, all named `_`, get numbers."""
-        names = [f"_{i}" if f.name == "_" else f.name for i, f in enumerate(self.fields)]
-        return np.dtype([(n, f.dtype) for n, f in zip(names, self.fields, strict=True)])
+        """The dtype of one point; padding fields, all named `_`, get a name that no field has."""
+        names = [f" {i}" if f.name == "_" else f.name for i, f in enumerate(self.fields)]
+        kinds = [(f.dtype, (f.count,)) if f.count != 1 else f.dtype for f in self.fields]
+        return np.dtype(list(zip(names, kinds, strict=True)))
 
-    def render(self) -> bytes:
-        """The header lines in version 0.7, for an unorganized cloud."""
-        rows = ((f.name, f"{f.size}", f.kind, f"{f.count}") for f in self.fields)
-        columns = zip(*rows, strict=True)
-        fields, sizes, kinds, counts = map(" ".join, columns)
-        return (
-            f"VERSION 0.7\nFIELDS {fields}\nSIZE {sizes}\nTYPE {kinds}\nCOUNT {counts}\n"
-            f"WIDTH {self.points}\nHEIGHT 1\nVIEWPOINT {self.viewpoint}\nPOINTS {self.points}\n"
-            f"DATA {self.encoding}\n"
-        ).encode()
+    def render(self, points: int, encoding: str) -> bytes:
+        """The lines with another number of points, unorganized, in this encoding."""
+        changed = {"WIDTH": points, "HEIGHT": 1, "POINTS": points}
+        values = changed if encoding == self.encoding else {**changed, "DATA": encoding}
+        lines = list(self.lines)
+        for i, line in enumerate(lines):
+            if (value := values.get(_keyword(line))) is not None:
+                lines[i] = re.sub(rb"(\S+\s+)\S+", rb"\g<1>%b" % str(value).encode(), line, count=1)
+        return b"".join(lines)
 
 
 @dataclass(frozen=True)
 class PcdSource:
-    """The header and one record per point."""
+    """The header, and the records of the points, or their lines where the file is text."""
 
     header: Header
-    records: Array
+    kept: Array | list[bytes]
 
     def save(self, path: Path, rows: Rows) -> None:
         """Writes the rows with all fields, as text if the file is text, else binary."""
-        is_text = self.header.encoding == "ascii"
-        encoding = "ascii" if is_text else "binary"
-        header = replace(self.header, points=len(rows), encoding=encoding)
-        chosen = self.records[rows]
-        path.write_bytes(header.render() + (_as_text(chosen) if is_text else chosen.tobytes()))
+        if isinstance(self.kept, list):
+            body = b"".join(self.kept[row] for row in rows)
+            path.write_bytes(self.header.render(len(rows), "ascii") + body)
+        else:
+            body = self.kept[rows].tobytes()
+            path.write_bytes(self.header.render(len(rows), "binary") + body)
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads a file; `rgb` is unpacked to (N, 3) uint8, all other fields stay as they are."""
     data = path.read_bytes()
     header, begin = _parse_header(data)
-    decoders = {"ascii": _ascii, "binary": _binary, "binary_compressed": _compressed}
-    if header.encoding not in decoders:
-        raise ValueError(f"DATA is {header.encoding!r}, expected {', '.join(decoders)}")
-    records = decoders[header.encoding](data[begin:], header)
-    points, attributes = split_records(records)
-    visible = {name: values for name, values in attributes.items() if not name.startswith("_")}
-    return Cloud(points, unpack_color(visible), PcdSource(header, records))
+    decoders = {"binary": _binary, "binary_compressed": _compressed}
+    body = data[begin:]
+    lines = content_lines(body) if header.encoding == "ascii" else None
+    if lines is not None:
+        records = _ascii(lines, header)
+    elif header.encoding in decoders:
+        records = decoders[header.encoding](body, header)
+    else:
+        raise ValueError(f"DATA is {header.encoding!r}, expected ascii, {', '.join(decoders)}")
+    points, fields = split_records(records)
+    empty = [f"{f.name} (COUNT 0)" for f in header.fields if not f.count]
+    visible = {n: v for n, v in fields.items() if n[0] != " " and 0 not in v.shape[1:]}
+    others = ", ".join(empty + header.rest)
+    notes = (f"not an attribute: {others}",) if others else ()
+    source = PcdSource(header, records if lines is None else lines)
+    return Cloud(points, unpack_color(visible), source, notes=notes)
+
+
+def _keyword(line: bytes) -> str:
+    return decode(b"".join(line.split(maxsplit=1)[:1])).upper()
 
 
 def _parse_header(data: bytes) -> tuple[Header, int]:
     """The header, and the offset of the points."""
     values: dict[str, str] = {}
-    at = 0
-    while "DATA" not in values:
-        end = data.find(b"\n", at)
-        if end < 0:
-            raise ValueError("no DATA line")
-        keyword, _, rest = data[at:end].decode("ascii", "replace").strip().partition(" ")
-        if keyword.upper() in _KEYWORDS:
-            values[keyword.upper()] = rest.strip()
+    lines: list[bytes] = []
+    rest: list[str] = []
+    for line in head_lines(data):
+        lines.append(line)
+        keyword = _keyword(line.removeprefix(b"\xef\xbb\xbf"))
+        if keyword in _KEYWORDS:
+            values[keyword] = " ".join(decode(line).split()[1:])
         elif keyword and not keyword.startswith("#"):
-            raise ValueError(f"unknown header line {keyword[:40]!r}")
-        at = end + 1
+            rest.append(f"the header line {decode(line).strip()[:60]!r}")
+        if keyword == "DATA":
+            break
+    else:
+        raise ValueError(f"no DATA line: expected the header of a PCD, got {data[:60]!r}")
     area = int(values.get("WIDTH", 0)) * int(values.get("HEIGHT", 1))
     points = int(values.get("POINTS", area))
     if "WIDTH" in values and points != area:
         raise ValueError(f"POINTS is {points}, but WIDTH times HEIGHT is {area}")
-    viewpoint = values.get("VIEWPOINT", Header.viewpoint)
-    return Header(_parse_fields(values), points, values["DATA"].lower(), viewpoint), at
+    if list(map(float, values.get("VIEWPOINT", _NO_VIEWPOINT).split())) != [0, 0, 0, 1, 0, 0, 0]:
+        rest.append(f"VIEWPOINT {values['VIEWPOINT']}")
+    header = Header(lines, _parse_fields(values), points, values["DATA"].lower(), rest)
+    return header, sum(map(len, lines))
 
 
-def _parse_fields(values: dict[str, str]) -> tuple[Field, ...]:
+def _parse_fields(values: dict[str, str]) -> list[Field]:
     # COLUMNS is FIELDS before version 0.7.
     names = (values.get("FIELDS") or values.get("COLUMNS") or "").split()
     sizes = values.get("SIZE", "4 " * len(names)).split()
     kinds = values.get("TYPE", "F " * len(names)).split()
     counts = values.get("COUNT", "1 " * len(names)).split()
     if not names or not len(names) == len(sizes) == len(kinds) == len(counts):
-        raise ValueError(f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE values")
+        raise ValueError(
+            f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE, {len(counts)} COUNT values"
+        )
     rows = zip(names, kinds, sizes, counts, strict=True)
-    return tuple(Field(n, kind.upper(), int(size), int(count)) for n, kind, size, count in rows)
+    return [Field(name, kind.upper(), size, int(count)) for name, kind, size, count in rows]
 
 
-def _ascii(body: bytes, header: Header) -> Array:
-    lines = content_lines(body)
+def _ascii(lines: list[bytes], header: Header) -> Array:
     _check_size(len(lines), header.points, "lines")
+    types = [(field.name, field.dtype) for field in header.fields for _ in range(field.count)]
+    columns = parse_columns(lines, types)
     records = np.empty(len(lines), header.dtype)
-    if not lines:
-        return records
-    values = parse_table(lines)
-    width = sum(field.count for field in header.fields)
-    if values.shape[1] != width:
-        raise ValueError(f"point 0 has {values.shape[1]} values, expected {width}")
-    at = 0
     for name, field in zip(records.dtype.names or (), header.fields, strict=True):
-        part = values[:, at : at + field.count]
-        if field.kind != "F" and field.size == 8:  # float64 ends at 2^53
-            cells = (line.split()[at : at + field.count] for line in lines)
-            part = np.array([[int(cell) for cell in row] for row in cells])
-        records[name] = part[:, 0] if field.count == 1 else part
-        at += field.count
+        part, columns = columns[: field.count], columns[field.count :]
+        if part:
+            records[name] = part[0] if field.count == 1 else np.stack(part, axis=1)
     return records
 
 
@@ -158,7 +177,9 @@ def _compressed(body: bytes, header: Header) -> Array:
     if len(body) < 8:
         raise ValueError("the compressed data is cut short")
     packed, size = (int(n) for n in np.frombuffer(body, "<u4", 2))
-    padding = sum(field.dtype.itemsize for field in header.fields if field.name == "_")
+    padding = sum(
+        field.dtype.itemsize * field.count for field in header.fields if field.name == "_"
+    )
     has_padding = not padding or size != header.points * (header.dtype.itemsize - padding)
     if has_padding:  # PCL names it and leaves it out
         _check_size(size, header.points * header.dtype.itemsize, "bytes")
@@ -168,9 +189,10 @@ def _compressed(body: bytes, header: Header) -> Array:
     records = np.zeros(header.points, header.dtype)
     at = 0
     for name, field in zip(records.dtype.names or (), header.fields, strict=True):
-        if field.name != "_" or has_padding:
-            records[name] = np.frombuffer(plain, field.dtype, header.points, at)
-            at += field.dtype.itemsize * header.points
+        if field.count and (field.name != "_" or has_padding):
+            kind = records.dtype[name]
+            records[name] = np.frombuffer(plain, kind, header.points, at)
+            at += kind.itemsize * header.points
     return records
 
 
@@ -179,19 +201,27 @@ def _check_size(found: int, expected: int, unit: str) -> None:
         raise ValueError(f"expected {expected} {unit} of points, got {found}")
 
 
-def _as_text(records: Array) -> bytes:
-    columns = [records[name].reshape(len(records), -1) for name in records.dtype.names or ()]
-    rows = np.concatenate([column.astype(str) for column in columns], axis=1)
-    return "".join(" ".join(row) + "\n" for row in rows).encode()
-
-
-def write(path: Path, cloud: Cloud) -> None:
-    """Writes a binary PCD with one field per column."""
-    records = join_columns(columns_of(cloud.points, cloud.attributes))
-    types = {name: records.dtype[name] for name in records.dtype.names or ()}
-    fields = (Field(n, dtype.kind.upper(), dtype.itemsize, 1) for n, dtype in types.items())
-    header = Header(tuple(fields), len(records), "binary")
-    PcdSource(header, records).save(path, np.arange(len(records)))
+def write(path: Path, cloud: Cloud) -> list[str]:
+    """Writes a binary PCD with one field per column; returns the columns that are left out."""
+    columns = columns_of(cloud.points, cloud.attributes)
+    records, lost = join_columns(columns, has_long=True)
+    names = records.dtype.names or ()
+    kinds = [records.dtype[name] for name in names]
+    lines = (
+        "VERSION 0.7",
+        f"FIELDS {' '.join(names)}",
+        f"SIZE {' '.join(str(kind.itemsize) for kind in kinds)}",
+        f"TYPE {' '.join(kind.kind.upper() for kind in kinds)}",
+        f"COUNT {' '.join('1' for _ in kinds)}",
+        f"WIDTH {len(records)}",
+        "HEIGHT 1",
+        f"VIEWPOINT {_NO_VIEWPOINT}",
+        f"POINTS {len(records)}",
+        "DATA binary",
+    )
+    head = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(head + records.tobytes())
+    return lost
 
 
 def decompress(data: bytes, size: int) -> bytes:

@@ -1,178 +1,269 @@
-"""PLY through plyfile: the vertices, with every property; faces are left out.
+"""PLY: the vertices with every property, ASCII and binary; other elements are left out.
 
-plyfile parses ASCII rows one by one and allocates all that a header announces. Vertices of
-ASCII files without lists are parsed as a table here, and the header's counts are checked first.
+A subset has the header and the vertices of the file byte for byte, so its comments may be in any
+encoding and its lists of any type. Counts are compared with the file before anything is allocated.
 """
 
-import io
 import re
-from collections.abc import Iterable
+import struct
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import Literal
 
 import numpy as np
 
+from farpoint._adapters import split_records
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.numbers import content_lines, parse_table
-from farpoint.io.records import columns_of, join_columns, split_records
+from farpoint.io.numbers import content_lines, decode, head_lines, parse_columns
+from farpoint.io.records import columns_of, join_columns
 
-if TYPE_CHECKING:
-    from plyfile import PlyData
-
-# Comments may be long; a file without line ends is no PLY.
-_LONGEST_LINE = 1 << 16
 _TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4"}
-_TYPES |= {f"{k}{8 * s}": f"{k[0]}{s}" for k in ("int", "uint", "float") for s in (1, 2, 4, 8)}
-_TYPES |= {"float": "f4", "double": "f8"}
+_TYPES |= {"float": "f4", "double": "f8", "float32": "f4", "float64": "f8"}
+_NAMES = {kind: name for name, kind in reversed(_TYPES.items()) if name[-1].isalpha()}
+_TYPES |= {f"{k}{8 * size}": f"{k[0]}{size}" for k in ("int", "uint") for size in (1, 2, 4, 8)}
+_Order = Literal["<", ">"]
+_ORDERS: dict[str, _Order] = {"ascii": "<", "binary_little_endian": "<", "binary_big_endian": ">"}
 
 
 @dataclass(frozen=True)
-class PlySource:
-    """The file as plyfile holds it."""
+class _Property:
+    """A property of each row; a list has a type of its length, else None."""
 
-    ply: "PlyData"
-
-    def save(self, path: Path, rows: Rows) -> None:
-        """Writes the vertices with all properties, in the file's own encoding."""
-        from plyfile import PlyData, PlyElement
-
-        vertex = self.ply["vertex"]
-        chosen = PlyElement.describe(vertex.data[rows], "vertex", comments=list(vertex.comments))
-        PlyData(
-            [chosen],
-            text=self.ply.text,
-            byte_order=self.ply.byte_order,
-            comments=list(self.ply.comments),
-            obj_info=list(self.ply.obj_info),
-        ).write(str(path))
+    name: str
+    dtype: np.dtype[np.generic]
+    length: np.dtype[np.generic] | None
 
 
 @dataclass(frozen=True)
 class _Element:
-    """An element of the header; the type of a list property is None."""
-
     name: str
     count: int
-    properties: tuple[tuple[str, str | None], ...]
+    properties: list[_Property]
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The type of records of the properties that are no lists."""
+        return np.dtype([(p.name, p.dtype) for p in self.properties if p.length is None])
+
+    @property
+    def has_lists(self) -> bool:
+        return any(p.length is not None for p in self.properties)
+
+
+@dataclass(frozen=True)
+class PlySource:
+    """The header lines without other elements, and the records, or the bytes, of each vertex."""
+
+    head: list[bytes]
+    kept: Array | list[bytes]
+
+    def save(self, path: Path, rows: Rows) -> None:
+        """Writes the vertices with all properties, in the file's own encoding."""
+        count = rb"\g<1>%d" % len(rows)
+        head = [re.sub(rb"^(\s*element\s+vertex\s+)\d+", count, line) for line in self.head]
+        if isinstance(self.kept, list):
+            body = b"".join(self.kept[row] for row in rows)
+        else:
+            body = self.kept[rows].tobytes()
+        path.write_bytes(b"".join(head) + body)
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads the element `vertex`; a list property is kept but is not an attribute."""
-    from plyfile import PlyParseError
-
-    with path.open("rb") as stream:
-        head = _read_head(stream)
-        plain = b"".join(line.strip() + b"\n" for line in head.splitlines())
-        elements = _parse_elements(plain.decode("ascii", "replace"))
-        rest = path.stat().st_size - stream.tell()
-        for element in elements:
-            if element.count > rest:
-                raise ValueError(
-                    f"{element.count} of {element.name} announced, {rest} bytes are there"
-                )
-        try:
-            if b"\nformat ascii" in plain:
-                ply = _read_ascii(plain, elements, stream.read())
-            elif plain != head:  # plyfile refuses blanks at the ends of lines
-                ply = _read_whole(io.BytesIO(plain + stream.read()))
-            else:
-                stream.seek(0)
-                ply = _read_whole(stream)
-        except PlyParseError as error:
-            raise ValueError(str(error)) from error
-    points, attributes = split_records(ply["vertex"].data)
-    numeric = {name: values for name, values in attributes.items() if values.dtype != object}
-    others = (e for e in elements if e.name != "vertex" and e.count)
-    notes = tuple(f"left out: {e.count} of the element {e.name}" for e in others)
-    return Cloud(points, numeric, PlySource(ply), notes=notes)
+    data = path.read_bytes()
+    head = _read_head(data)
+    encoding, elements, kept_head = _parse_head(head)
+    vertex = next((element for element in elements if element.name == "vertex"), None)
+    if vertex is None:
+        raise ValueError("no element named vertex")
+    body = memoryview(data)[sum(map(len, head)) :]
+    for element in elements:
+        if element.count > len(body):
+            raise ValueError(
+                f"{element.count} of {element.name} announced, {len(body)} bytes are there"
+            )
+    kept: Array | list[bytes]
+    if encoding == "ascii":
+        kept = _vertex_lines(elements, bytes(body))
+        records = _parse_lines(vertex, kept)
+    else:
+        records, kept = _read_binary(elements, body, _ORDERS[encoding])
+    points, attributes = split_records(records)
+    lists = [p.name for p in vertex.properties if p.length is not None]
+    notes = [f"not an attribute: {', '.join(lists)} (a list)"] if lists else []
+    others = (e for e in elements if e is not vertex and e.count)
+    notes += [f"left out: {e.count} of the element {e.name}" for e in others]
+    return Cloud(points, attributes, PlySource(kept_head, kept), notes=tuple(notes))
 
 
-def _read_head(stream: BinaryIO) -> bytes:
+def _read_head(data: bytes) -> list[bytes]:
     """The header lines, up to `end_header`."""
     lines: list[bytes] = []
-    while not lines or lines[-1].strip() != b"end_header":
-        line = stream.readline(_LONGEST_LINE)
-        if not line or (not lines and line.strip()[:3] != b"ply"):
-            raise ValueError("expected a header from `ply` to `end_header`")
+    for line in head_lines(data if data.startswith(b"ply") else b""):
         lines.append(line)
-    return b"".join(lines)
+        if line.strip() == b"end_header":
+            return lines
+    raise ValueError(f"expected a header from `ply` to `end_header`, got {data[:40]!r}")
 
 
-def _parse_elements(head: str) -> list[_Element]:
-    found: list[_Element] = []
-    for block in re.split(r"^element\b", head, flags=re.MULTILINE)[1:]:
-        words, *lines = block.strip().splitlines()
-        name, _, count = words.strip().partition(" ")
-        properties = [line.split() for line in lines if line.startswith("property")]
-        if not count.strip().isdigit() or any(len(p) not in (3, 5) for p in properties):
-            raise ValueError(f"the element {words.strip()!r} is not understood")
-        types = tuple((p[-1], None if len(p) == 5 else _type(p[1])) for p in properties)
-        found.append(_Element(name, int(count), types))
-    return found
+def _parse_head(head: list[bytes]) -> tuple[str, list[_Element], list[bytes]]:
+    """The encoding, the elements, and the lines without other elements than the vertices."""
+    encoding, elements, kept = "", list[_Element](), list[bytes]()
+    for line in head:
+        words = decode(line).split()
+        match words:
+            case ["format", found, _]:
+                encoding = found
+            case ["element", name, count] if count.isdigit():
+                elements.append(_Element(name, int(count), []))
+            case ["property", "list", length, kind, name] if elements:
+                elements[-1].properties.append(_Property(name, _type(kind), _type(length)))
+            case ["property", kind, name] if elements:
+                elements[-1].properties.append(_Property(name, _type(kind), None))
+            case ["format" | "element" | "property", *_]:
+                raise ValueError(f"the header line {' '.join(words)!r} is not understood")
+        is_part = words[:1] in (["element"], ["property"])
+        if not is_part or elements[-1].name == "vertex":
+            kept.append(line)
+    if encoding not in _ORDERS:
+        raise ValueError(f"the format is {encoding!r}, expected {', '.join(_ORDERS)}")
+    return encoding, elements, kept
 
 
-def _type(name: str) -> str:
+def _type(name: str) -> np.dtype[np.generic]:
     if name not in _TYPES:
         raise ValueError(f"unknown type {name!r}")
-    return _TYPES[name]
+    return np.dtype(_TYPES[name])
 
 
-def _read_ascii(head: bytes, elements: list[_Element], body: bytes) -> "PlyData":
-    """Only the vertices if they have no lists, else all that plyfile reads."""
-    from plyfile import PlyData, PlyElement
-
-    _check_vertex(element.name for element in elements)
-    records = _read_vertices(elements, body)
-    if records is None:
-        text = (head + body).decode("ascii", errors="backslashreplace")
-        return _read_whole(io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n")))
-    blank = _read_whole(io.StringIO(re.sub(r"(?m)^(element \S+) \d+$", r"\1 0", head.decode())))
-    comments = list(blank["vertex"].comments)
-    vertex = PlyElement.describe(records, "vertex", comments=comments)
-    return PlyData([vertex], text=True, comments=blank.comments, obj_info=blank.obj_info)
-
-
-def _read_vertices(elements: list[_Element], body: bytes) -> Array | None:
-    """Structured records of the element `vertex`; None if it has lists."""
-    place = next(i for i, element in enumerate(elements) if element.name == "vertex")
-    vertex = elements[place]
-    if not vertex.count or any(kind is None for _, kind in vertex.properties):
-        return None
+def _vertex_lines(elements: list[_Element], body: bytes) -> list[bytes]:
+    """A line for each vertex, joined where it stands on several."""
     lines = content_lines(body)
-    expected = sum(element.count for element in elements if element.properties)
-    if len(lines) != expected:
-        raise ValueError(f"expected {expected} lines of elements, got {len(lines)}")
-    first = sum(element.count for element in elements[:place])
-    values = parse_table(lines[first : first + vertex.count])
-    if values.shape[1] != len(vertex.properties):
-        raise ValueError(f"expected {len(vertex.properties)} values for each vertex")
-    records = np.empty(len(values), list(vertex.properties))
-    for i, (name, _) in enumerate(vertex.properties):
-        with np.errstate(invalid="raise", over="ignore"):
-            records[name] = values[:, i]
+    filled = [element for element in elements if element.properties]
+    if len(lines) != sum(element.count for element in filled):
+        lines = _join_lines(filled, body.split())
+    place = next(i for i, element in enumerate(filled) if element.name == "vertex")
+    first = sum(element.count for element in filled[:place])
+    return lines[first : first + filled[place].count]
+
+
+def _join_lines(elements: list[_Element], words: list[bytes]) -> list[bytes]:
+    lines, at = list[bytes](), 0
+    for element in elements:
+        for i in range(element.count):
+            cells, at = _cells(element, i, words, at)
+            lines.append(b" ".join(chain.from_iterable(cells)) + b"\n")
+    if at < len(words):
+        raise ValueError(f"{len(words) - at} words are left over after the last element")
+    return lines
+
+
+def _cells(element: _Element, i: int, words: list[bytes], at: int) -> tuple[list[list[bytes]], int]:
+    """The words of each property of row `i`, which begins at `at`, and its end."""
+    cells: list[list[bytes]] = []
+    for prop in element.properties:
+        word = words[at] if at < len(words) else b""
+        is_list = prop.length is not None
+        if not word or (is_list and not word.isdigit()):
+            raise ValueError(f"{prop.name} of {element.name} {i} is {decode(word)!r}")
+        end = at + 1 + (int(word) if is_list else 0)
+        cells.append(words[at:end])
+        at = end
+    if at > len(words):
+        raise ValueError(f"the text ends in {element.name} {i} of {element.count}")
+    return cells, at
+
+
+def _parse_lines(vertex: _Element, lines: list[bytes]) -> Array:
+    """The properties that are no lists as records; the values of lists are checked."""
+    if vertex.has_lists:
+        rows = [_cells(vertex, i, line.split(), 0)[0] for i, line in enumerate(lines)]
+        for j, prop in enumerate(vertex.properties):
+            values = [word for row in rows for word in row[j][1:]]
+            points = [i for i, row in enumerate(rows) for _ in row[j][1:]]
+            parse_columns(values, [(prop.name, prop.dtype)], points)
+        lines = [b" ".join(row[j][0] for j in range(len(row))) for row in rows]
+    columns = parse_columns(lines, [(p.name, p.length or p.dtype) for p in vertex.properties])
+    kept = zip(vertex.properties, columns, strict=True)
+    return _as_records(vertex, [column for prop, column in kept if prop.length is None])
+
+
+def _as_records(vertex: _Element, columns: Sequence[Array], order: _Order = "<") -> Array:
+    records = np.empty(vertex.count, vertex.dtype.newbyteorder(order))
+    for name, column in zip(records.dtype.names or (), columns, strict=True):
+        records[name] = column
     return records
 
 
-def _read_whole(stream: IO[Any]) -> "PlyData":
-    from plyfile import PlyData
+def _read_binary(
+    elements: list[_Element], data: memoryview, order: _Order
+) -> tuple[Array, Array | list[bytes]]:
+    """The records of the vertices, and their bytes where they have lists."""
+    at = 0
+    records = np.empty(0)
+    kept: Array | list[bytes] = records
+    for element in elements:
+        dtype, begin = element.dtype.newbyteorder(order), at
+        places = _places(element, data, at, order) if element.has_lists else np.empty((0, 0), int)
+        at = int(places[-1, -1]) if len(places) else at + element.count * dtype.itemsize
+        if at > len(data):
+            raise ValueError(f"the data ends in the element {element.name}")
+        if element.name == "vertex" and element.has_lists:
+            kept = [bytes(data[row[0] : row[-1]]) for row in places.tolist()]
+            records = _gather(element, data, places, order)
+        elif element.name == "vertex":
+            kept = records = np.frombuffer(data[begin:at], dtype)
+    if bytes(data[at:]).strip():
+        raise ValueError(f"{len(data) - at} bytes are left over after the last element")
+    return records, kept
 
-    ply = PlyData.read(stream)
-    _check_vertex(element.name for element in ply)
-    if stream.read().strip():
-        raise ValueError("something is left over after the last element")
-    return ply
+
+def _places(element: _Element, data: memoryview, at: int, order: _Order) -> Array:
+    """(count, properties + 1) int64: where each property of each row begins, and the row's end."""
+    steps = [
+        (p.dtype.itemsize, p.length and struct.Struct(order + p.length.char))
+        for p in element.properties
+    ]
+    places = array("q")
+    for i in range(element.count):
+        for size, length in steps:
+            places.append(at)
+            if length is None:
+                at += size
+            elif at + length.size > len(data) or (n := length.unpack_from(data, at)[0]) < 0:
+                raise ValueError(f"the data ends in {element.name} {i} of {element.count}")
+            else:
+                at += length.size + size * int(n)
+        places.append(at)
+    return np.frombuffer(places, np.int64).reshape(element.count, len(steps) + 1)
 
 
-def _check_vertex(names: Iterable[str]) -> None:
-    if "vertex" not in names:
-        raise ValueError("no element named vertex")
+def _gather(vertex: _Element, data: memoryview, places: Array, order: _Order) -> Array:
+    """The properties that are no lists, from rows of different lengths."""
+    octets = np.frombuffer(data, np.uint8)
+    columns = []
+    for j, prop in enumerate(vertex.properties):
+        if prop.length is None:
+            found = octets[places[:, j, None] + np.arange(prop.dtype.itemsize)]
+            columns.append(found.view(prop.dtype.newbyteorder(order))[:, 0])
+    return _as_records(vertex, columns, order)
 
 
-def write(path: Path, cloud: Cloud) -> None:
-    """Writes a binary little-endian PLY."""
-    from plyfile import PlyData, PlyElement
-
-    records = join_columns(columns_of(cloud.points, cloud.attributes))
-    PlyData([PlyElement.describe(records, "vertex")], byte_order="<").write(str(path))
+def write(path: Path, cloud: Cloud) -> list[str]:
+    """Writes a binary little-endian PLY; returns the names of columns that are left out."""
+    columns = columns_of(cloud.points, cloud.attributes)
+    records, lost = join_columns(columns, has_long=False)
+    names = records.dtype.names or ()
+    lines = (
+        "ply",
+        "format binary_little_endian 1.0",
+        f"element vertex {len(records)}",
+        *(f"property {_NAMES[records.dtype[name].str[1:]]} {name}" for name in names),
+        "end_header",
+    )
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode() + records.tobytes())
+    return lost
