@@ -29,6 +29,8 @@ FILES = {
     "a sentence above.txt": ("Scan of 2021 05 06 by A\nx y z\n1 2 3\n4 5 6\n", {}),
     "commas in words.csv": ("x;y;z;t\n1,0;2,0;3,0;a, b\n4;5;6;c\n", {"t": ["a, b", "c"]}),
     "commented names.xyz": ("# made by hand\n# id X Y Z\nA 1 2 3\nB 4 5 6\n", {"id": ["A", "B"]}),
+    "tabs.csv": ("x\ty\tz\tt\n1\t2\t3\ta b\n4\t5\t6\t\n", {"t": ["a b", ""]}),
+    "tabs with a first cell empty.txt": ("t\tx\ty\tz\n\t1\t2\t3\nb\t4\t5\t6\n", {"t": ["", "b"]}),
     "several lines.ply": (PLY.format("") + "1 2\n3\n4\n5 6\n", {}),
     "one line.ply": (PLY.format(FACES) + "1 2 3 4 5 6 3 0 1\n1", {}),
     "a face on two lines.ply": (PLY.format(FACES) + "1 2 3\n4 5 6\n3\n0 1 1\n", {}),
@@ -70,6 +72,7 @@ REFUSED = {
     "empty.csv": (b"", "0 points: no line has three numbers, the first line is ''"),
     "names.csv": (b"x,y,z\n", "0 points: .* the first line is 'x,y,z'"),
     "words.txt": (b"Dear all,\nplease find\n", "0 points: .* the first line is 'Dear all,'"),
+    "gap.csv": (b"n,x,y,z\nA,,2,3\n", "the column x must hold numbers, got '' at point 0"),
     "twice.csv": (b"x,y,z,a,a\n1,2,3,4,5\n", "two columns are named a: name all, as in --columns"),
     "open.csv": (b'n,x,y,z\n"a,1,2,3\nb,4,5,6\n', "a quotation mark is not closed"),
     "cut.ply": (
@@ -85,6 +88,7 @@ REFUSED = {
         PLY.format("").replace("float", "half").encode() + b"1 2 3\n4 5 6\n",
         "unknown type 'half'",
     ),
+    "width.pcd": (PCD.replace("WIDTH 2", "WIDTH w").encode(), "WIDTH is 'w', expected a whole"),
     "size.pcd": (
         PCD.replace("SIZE 4", "SIZE 3").encode() + b"1 2 3\n4 5 6\n",
         "field x has size 3 and type F, expected F of 2, 4 or 8",

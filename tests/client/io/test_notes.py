@@ -187,4 +187,8 @@ def test_a_pts_has_intensity_and_color_alone(tmp_path, names, kept):
     assert tuple(written) == kept
     assert all(written[name].tolist() == cloud.attributes[name].tolist() for name in kept)
     lost = [name for name in names if name not in kept]
+    write_subset(tmp_path / "a.csv", cloud, np.arange(4))
+    again = read_cloud(tmp_path / "a.csv")
+    assert write_subset(tmp_path / "b.pts", again, np.arange(4)) == notes
+    assert tuple(read_cloud(tmp_path / "b.pts").attributes) == kept
     assert notes == ((f"left out: {', '.join(lost)}",) if lost else ())

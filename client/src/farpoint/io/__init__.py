@@ -93,7 +93,9 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
     with naming(path):
         check_target(path)
         own = None if cloud.source is None or is_indices(path) else type(cloud.source).__module__
-        same = own is not None and own == format_name(path)
+        suffix = path.suffix.lower()
+        is_own = getattr(cloud.source, "suffix", suffix) == suffix
+        same = is_own and own is not None and own == format_name(path)
         check_writable(path, same_format=same)
         with replacing(path) as part:
             if is_indices(path):

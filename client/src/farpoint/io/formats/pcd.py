@@ -128,11 +128,14 @@ def _parse_header(data: bytes) -> tuple[Header, int]:
             break
     else:
         raise ValueError(f"no DATA line: expected the header of a PCD, got {data[:60]!r}")
+    for keyword in ("WIDTH", "HEIGHT", "POINTS"):
+        if not values.get(keyword, "0").isdigit():
+            raise ValueError(f"{keyword} is {values[keyword]!r}, expected a whole number")
     area = int(values.get("WIDTH", 0)) * int(values.get("HEIGHT", 1))
     points = int(values.get("POINTS", area))
     if "WIDTH" in values and points != area:
         raise ValueError(f"POINTS is {points}, but WIDTH times HEIGHT is {area}")
-    if list(map(float, values.get("VIEWPOINT", _NO_VIEWPOINT).split())) != [0, 0, 0, 1, 0, 0, 0]:
+    if re.sub(r"\.0*\b", "", values.get("VIEWPOINT", _NO_VIEWPOINT)) != _NO_VIEWPOINT:
         rest.append(f"VIEWPOINT {values['VIEWPOINT']}")
     header = Header(lines, _parse_fields(values), points, values["DATA"].lower(), rest)
     return header, sum(map(len, lines))

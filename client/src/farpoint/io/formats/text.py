@@ -38,6 +38,8 @@ _PTS_NAMES = {
 class TextSource:
     """What stands above the points, the place of their number in it, and their lines."""
 
+    suffix: str
+    """Columns have other meanings, or names, in files of another."""
     head: list[bytes]
     count_at: int | None
     lines: list[bytes]
@@ -69,27 +71,27 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     points = [line for line in filled if not _is_comment(line)]
     if count_at is not None and int(lines[count_at]) != len(points):
         raise ValueError(f"{int(lines[count_at])} points announced, {len(points)} found")
-    columns = _named_columns(path, options, head, points)
+    suffix = (options.format or path.suffix).lower()
+    columns = _named_columns(suffix, options, head, points)
     axes = axis_positions(list(columns))
     names = list(columns)
     coordinates = [_numbers(names[i], columns.pop(names[i])) for i in axes]
     comments = len(filled) - len(points)
     notes = (f"left out: {comments} comments below the first point",) if comments else ()
-    source = TextSource([mark, *head], None if count_at is None else count_at + 1, points)
+    source = TextSource(suffix, [mark, *head], None if count_at is None else count_at + 1, points)
     return Cloud(np.stack(coordinates, axis=1), columns, source, notes=notes)
 
 
 def _named_columns(
-    path: Path, options: ReadOptions, head: list[bytes], points: list[bytes]
+    suffix: str, options: ReadOptions, head: list[bytes], points: list[bytes]
 ) -> dict[str, Array]:
-    separator = _separator(_unquoted(points[0]))
+    above = [line for line in head if line.strip()]
+    separator = _separator(_unquoted(points[0]), above[-1] if above else b"")
     has_commas = separator != "," and any(b"," in line for line in points)
     columns = _columns(points, separator, has_commas)
     if len(columns) < 3:
         raise ValueError(f"expected three columns or more, got {len(columns)}")
-    is_pts = path.suffix.lower() == ".pts"
-    above = [line for line in head if line.strip()]
-    names = list(options.columns or _names(above, len(columns), separator, is_pts))
+    names = list(options.columns or _names(above, len(columns), separator, suffix == ".pts"))
     if len(names) != len(columns):
         raise ValueError(f"{len(names)} columns are named, the points have {len(columns)}")
     names = [name or f"column_{i}" for i, name in enumerate(names)]
@@ -107,13 +109,14 @@ def _count_place(lines: list[bytes]) -> int | None:
 
 
 def _first_point(lines: list[bytes], begin: int) -> int:
-    """The first line that begins with a number, or has three below the names of axes or at all."""
+    """The first line that begins with a number or is below the names of axes, or has three."""
     above, fallback = b"", None
     for i in range(begin, len(lines)):
-        if not _is_comment(lines[i]):
+        if lines[i].strip() and not _is_comment(lines[i]):
             cells = re.split(r"[\s,;]+", decode(_unquoted(lines[i])).strip())
             has_three = sum(map(is_number, cells)) >= 3
-            if is_number(cells[0]) or (has_three and _names_axes(above)):
+            is_below = has_three if _is_comment(above) else bool(above)
+            if is_number(cells[0]) or (is_below and _names_axes(above)):
                 return i
             fallback = i if has_three and fallback is None else fallback
         above = lines[i] if lines[i].strip() else above
@@ -132,8 +135,11 @@ def _unquoted(line: bytes) -> bytes:
     return re.sub(rb'"([^"]*)"', lambda found: re.sub(rb"[\s,;]", b"_", found[1]), line)
 
 
-def _separator(line: bytes) -> str | None:
-    """What separates the first point; None is white space."""
+def _separator(line: bytes, above: bytes) -> str | None:
+    """What separates the first point, below this line; None is white space."""
+    tabs = above.strip().split(b"\t")
+    if len(tabs) >= 3 and all(tabs) and line.count(b"\t") == len(tabs) - 1:
+        return "\t"
     if b";" in line:
         return ";"
     words = line.split()
@@ -187,7 +193,7 @@ def _split_names(line: bytes, separator: str | None) -> list[str]:
 
 
 def _names_axes(line: bytes) -> bool:
-    return any(_has_axes(_split_names(line, separator)) for separator in (",", ";", None))
+    return any(_has_axes(_split_names(line, separator)) for separator in (",", ";", "\t", None))
 
 
 def _has_axes(names: list[str]) -> bool:
@@ -232,6 +238,8 @@ def write(path: Path, cloud: Cloud) -> list[str]:
 
 
 def _spelled(column: Array) -> list[str]:
+    if column.dtype.kind == "S":
+        return [decode(cell) for cell in column.tolist()]
     plain = column.astype(np.uint8) if column.dtype.kind == "b" else column
     words: list[str] = plain.astype(str).tolist()
     return words
