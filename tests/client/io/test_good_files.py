@@ -1,6 +1,7 @@
 """Files that other readers stumble over are read, and a refusal says what was seen."""
 
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -118,3 +119,11 @@ def test_a_las_that_contradicts_itself(tmp_path, at, value, message):
     (tmp_path / "a.las").write_bytes(data)
     with pytest.raises(farpoint.CloudFileError, match=message):
         read_cloud(tmp_path / "a.las")
+
+
+def test_an_archive_with_other_entries_than_arrays(tmp_path):
+    np.savez(tmp_path / "a.npz", points=np.eye(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(farpoint.CloudFileError, match=r"the entries readme\.txt are no arrays"):
+        read_cloud(tmp_path / "a.npz")

@@ -43,7 +43,7 @@ def write_npz(path, _):
     return set(arrays)
 
 
-def write_e57(path, _):
+def write_e57(path, turned):
     pye57 = pytest.importorskip("pye57")
     lib = pye57.libe57
     with pye57.E57(str(path), mode="w") as file:
@@ -63,6 +63,12 @@ def write_e57(path, _):
             prototype.set(name, node)
             columns.append((np.arange(4) * 0 if "State" in name else np.arange(4) + i).astype(kind))
             buffers.append(lib.SourceDestBuffer(image, name, columns[-1], 4, True, True))
+        if turned:  # a quarter around z
+            pose, rotation = lib.StructureNode(image), lib.StructureNode(image)
+            for axis, value in zip("wxyz", (0.5**0.5, 0, 0, 0.5**0.5), strict=True):
+                rotation.set(axis, lib.FloatNode(image, value))
+            pose.set("rotation", rotation)
+            scan.set("pose", pose)
         points = lib.CompressedVectorNode(image, prototype, lib.VectorNode(image, True))
         scan.set("points", points)
         file.data3d.append(scan)
@@ -122,6 +128,12 @@ def test_e57_keeps_types_and_turns_normals(tmp_path):
     kinds = {name: attributes[name].dtype.char for name in ("returnIndex", "red", "timeStamp")}
     assert kinds == {"returnIndex": "h", "red": "H", "timeStamp": "d"}
     assert attributes["pulse"].tolist() == [11, 12, 13, 14]
+    write_e57(tmp_path / "b.e57", True)
+    turned = read_cloud(tmp_path / "b.e57")
+    assert np.allclose(turned.points[:, :2], [[-1, 0], [-2, 1], [-3, 2], [-4, 3]])
+    assert np.allclose(turned.attributes["nor:normalX"], -attributes["nor:normalY"])
+    assert np.allclose(turned.attributes["nor:normalY"], attributes["nor:normalX"])
+    assert any("the poses of 1 scans" in note for note in turned.notes)
 
 
 def test_waveforms_in_another_file_are_left_out(tmp_path):

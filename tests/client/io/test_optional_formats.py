@@ -93,6 +93,24 @@ def test_recordings(tmp_path, kind):
         read_cloud(path, topic="/back")
 
 
+def test_fields_of_a_message_that_are_not_read_are_in_the_notes(tmp_path):
+    pytest.importorskip("rosbags")
+    from rosbags import rosbag2
+    from rosbags.typesys import Stores, get_typestore
+
+    typestore = get_typestore(Stores.ROS2_JAZZY)
+    made = message(typestore, POINTS.astype(np.float32), "<", padding=0)
+    field = typestore.types["sensor_msgs/msg/PointField"]
+    made.fields.extend([field("", 0, 2, 1), field("t", 4, 2, 1)])
+    kind = "sensor_msgs/msg/PointCloud2"
+    with rosbag2.Writer(tmp_path / "a", version=9) as writer:
+        topic = writer.add_connection("/front", kind, typestore=typestore)
+        writer.write(topic, 0, typestore.serialize_cdr(made, kind))
+    cloud = read_cloud(tmp_path / "a")
+    assert cloud.notes[1:] == ("left out: fields without a name or of one that is taken: '', 't'",)
+    assert cloud.attributes["t"].tolist() == list(range(200))
+
+
 @pytest.mark.parametrize(
     ("suffix", "package"), [(".e57", "pye57"), (".mcap", "rosbags"), (".las", "laspy")]
 )

@@ -55,9 +55,13 @@ def _load(path: Path) -> dict[str, Array]:
             # An archive of megabytes may unpack to gigabytes.
             total = sum(entry.file_size for entry in archive.zip.infolist())
             check_budget(_COPIES * total, f"arrays of {total / 1e9:.1f} GB")
-            return {name: archive[name] for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files}
     except (BadZipFile, zlib.error) as error:
         raise ValueError(str(error)) from error
+    strange = [name for name, values in arrays.items() if not isinstance(values, np.ndarray)]
+    if strange:
+        raise ValueError(f"the entries {', '.join(strange)} are no arrays")
+    return arrays
 
 
 def _main_name(names: list[str], wanted: str | None) -> str:

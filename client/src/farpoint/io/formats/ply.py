@@ -1,15 +1,10 @@
-"""PLY: the vertices with every property, ASCII and binary; other elements are left out.
-
-A subset has the header and the vertices of the file byte for byte, so its comments may be in any
-encoding and its lists of any type. Counts are compared with the file before anything is allocated.
-"""
+"""PLY: a subset has header and vertices of the file byte for byte; other elements are left out."""
 
 import re
 import struct
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -75,12 +70,11 @@ class PlySource:
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads the element `vertex`; a list property is kept but is not an attribute."""
     data = path.read_bytes()
-    head = _read_head(data)
-    encoding, elements, kept_head = _parse_head(head)
+    encoding, elements, head, end = _parse_head(data)
     vertex = next((element for element in elements if element.name == "vertex"), None)
     if vertex is None:
         raise ValueError("no element named vertex")
-    body = memoryview(data)[sum(map(len, head)) :]
+    body = memoryview(data)[end:]
     for element in elements:
         if element.count > len(body):
             raise ValueError(
@@ -88,7 +82,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
             )
     kept: Array | list[bytes]
     if encoding == "ascii":
-        kept = _vertex_lines(elements, bytes(body))
+        kept = _vertex_lines(elements, vertex, bytes(body))
         records = _parse_lines(vertex, kept)
     else:
         records, kept = _read_binary(elements, body, _ORDERS[encoding])
@@ -97,23 +91,14 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     notes = [f"not an attribute: {', '.join(lists)} (a list)"] if lists else []
     others = (e for e in elements if e is not vertex and e.count)
     notes += [f"left out: {e.count} of the element {e.name}" for e in others]
-    return Cloud(points, attributes, PlySource(kept_head, kept), notes=tuple(notes))
+    return Cloud(points, attributes, PlySource(head, kept), notes=tuple(notes))
 
 
-def _read_head(data: bytes) -> list[bytes]:
-    """The header lines, up to `end_header`."""
-    lines: list[bytes] = []
+def _parse_head(data: bytes) -> tuple[str, list[_Element], list[bytes], int]:
+    """The encoding, the elements, the lines without other elements than the vertices, the end."""
+    encoding, elements, kept, end = "", list[_Element](), list[bytes](), 0
     for line in head_lines(data if data.startswith(b"ply") else b""):
-        lines.append(line)
-        if line.strip() == b"end_header":
-            return lines
-    raise ValueError(f"expected a header from `ply` to `end_header`, got {data[:40]!r}")
-
-
-def _parse_head(head: list[bytes]) -> tuple[str, list[_Element], list[bytes]]:
-    """The encoding, the elements, and the lines without other elements than the vertices."""
-    encoding, elements, kept = "", list[_Element](), list[bytes]()
-    for line in head:
+        end += len(line)
         words = decode(line).split()
         match words:
             case ["format", found, _]:
@@ -126,12 +111,15 @@ def _parse_head(head: list[bytes]) -> tuple[str, list[_Element], list[bytes]]:
                 elements[-1].properties.append(_Property(name, _type(kind), None))
             case ["format" | "element" | "property", *_]:
                 raise ValueError(f"the header line {' '.join(words)!r} is not understood")
-        is_part = words[:1] in (["element"], ["property"])
-        if not is_part or elements[-1].name == "vertex":
+        if words[:1] not in (["element"], ["property"]) or elements[-1].name == "vertex":
             kept.append(line)
+        if words == ["end_header"]:
+            break
+    else:
+        raise ValueError(f"expected a header from `ply` to `end_header`, got {data[:40]!r}")
     if encoding not in _ORDERS:
         raise ValueError(f"the format is {encoding!r}, expected {', '.join(_ORDERS)}")
-    return encoding, elements, kept
+    return encoding, elements, kept, end
 
 
 def _type(name: str) -> np.dtype[np.generic]:
@@ -140,15 +128,14 @@ def _type(name: str) -> np.dtype[np.generic]:
     return np.dtype(_TYPES[name])
 
 
-def _vertex_lines(elements: list[_Element], body: bytes) -> list[bytes]:
+def _vertex_lines(elements: list[_Element], vertex: _Element, body: bytes) -> list[bytes]:
     """A line for each vertex, joined where it stands on several."""
     lines = content_lines(body)
     filled = [element for element in elements if element.properties]
     if len(lines) != sum(element.count for element in filled):
         lines = _join_lines(filled, body.split())
-    place = next(i for i, element in enumerate(filled) if element.name == "vertex")
-    first = sum(element.count for element in filled[:place])
-    return lines[first : first + filled[place].count]
+    first = sum(element.count for element in takewhile(lambda e: e is not vertex, filled))
+    return lines[first : first + vertex.count]
 
 
 def _join_lines(elements: list[_Element], words: list[bytes]) -> list[bytes]:
@@ -188,14 +175,10 @@ def _parse_lines(vertex: _Element, lines: list[bytes]) -> Array:
             parse_columns(values, [(prop.name, prop.dtype)], points)
         lines = [b" ".join(row[j][0] for j in range(len(row))) for row in rows]
     columns = parse_columns(lines, [(p.name, p.length or p.dtype) for p in vertex.properties])
-    kept = zip(vertex.properties, columns, strict=True)
-    return _as_records(vertex, [column for prop, column in kept if prop.length is None])
-
-
-def _as_records(vertex: _Element, columns: Sequence[Array], order: _Order = "<") -> Array:
-    records = np.empty(vertex.count, vertex.dtype.newbyteorder(order))
-    for name, column in zip(records.dtype.names or (), columns, strict=True):
-        records[name] = column
+    records = np.empty(vertex.count, vertex.dtype)
+    for prop, column in zip(vertex.properties, columns, strict=True):
+        if prop.length is None:
+            records[prop.name] = column
     return records
 
 
@@ -207,50 +190,46 @@ def _read_binary(
     records = np.empty(0)
     kept: Array | list[bytes] = records
     for element in elements:
-        dtype, begin = element.dtype.newbyteorder(order), at
-        places = _places(element, data, at, order) if element.has_lists else np.empty((0, 0), int)
-        at = int(places[-1, -1]) if len(places) else at + element.count * dtype.itemsize
+        begin, dtype = at, element.dtype.newbyteorder(order)
+        rows: list[bytes] = []
+        plain: list[bytes] = []
+        for first, part, end in _rows(element, data, at, order):
+            at = end
+            if element.name == "vertex":
+                rows.append(bytes(data[first:end]))
+                plain.append(part)
+        if not element.has_lists:
+            at += element.count * dtype.itemsize
         if at > len(data):
             raise ValueError(f"the data ends in the element {element.name}")
-        if element.name == "vertex" and element.has_lists:
-            kept = [bytes(data[row[0] : row[-1]]) for row in places.tolist()]
-            records = _gather(element, data, places, order)
-        elif element.name == "vertex":
-            kept = records = np.frombuffer(data[begin:at], dtype)
+        if element.name == "vertex":
+            found = b"".join(plain) if element.has_lists else data[begin:at]
+            records = np.frombuffer(found, dtype)
+            kept = rows if element.has_lists else records
     if bytes(data[at:]).strip():
         raise ValueError(f"{len(data) - at} bytes are left over after the last element")
     return records, kept
 
 
-def _places(element: _Element, data: memoryview, at: int, order: _Order) -> Array:
-    """(count, properties + 1) int64: where each property of each row begins, and the row's end."""
+def _rows(
+    element: _Element, data: memoryview, at: int, order: _Order
+) -> Iterator[tuple[int, bytes, int]]:
+    """Begin, bytes without lists, and end of each row of an element with lists."""
     steps = [
         (p.dtype.itemsize, p.length and struct.Struct(order + p.length.char))
         for p in element.properties
     ]
-    places = array("q")
-    for i in range(element.count):
+    for i in range(element.count if element.has_lists else 0):
+        begin, plain = at, b""
         for size, length in steps:
-            places.append(at)
             if length is None:
+                plain += data[at : at + size]
                 at += size
             elif at + length.size > len(data) or (n := length.unpack_from(data, at)[0]) < 0:
                 raise ValueError(f"the data ends in {element.name} {i} of {element.count}")
             else:
                 at += length.size + size * int(n)
-        places.append(at)
-    return np.frombuffer(places, np.int64).reshape(element.count, len(steps) + 1)
-
-
-def _gather(vertex: _Element, data: memoryview, places: Array, order: _Order) -> Array:
-    """The properties that are no lists, from rows of different lengths."""
-    octets = np.frombuffer(data, np.uint8)
-    columns = []
-    for j, prop in enumerate(vertex.properties):
-        if prop.length is None:
-            found = octets[places[:, j, None] + np.arange(prop.dtype.itemsize)]
-            columns.append(found.view(prop.dtype.newbyteorder(order))[:, 0])
-    return _as_records(vertex, columns, order)
+        yield begin, plain, at
 
 
 def write(path: Path, cloud: Cloud) -> list[str]:
