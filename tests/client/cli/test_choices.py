@@ -1,5 +1,7 @@
 """Choice of points: shares, small clouds, no-returns, non-finite points."""
 
+import json
+
 import numpy as np
 import pytest
 from tests.support.cloud_files import ply_file
@@ -115,3 +117,15 @@ def test_an_unknown_suffix_names_the_option(sample, tmp_path):
     assert "unknown suffix '.asc'" in refused.stderr
     assert "--format .xyz" in refused.stderr
     assert sample(*words, "--format", "xyz").exit_code == 0
+
+
+def test_json_lines_of_columns_that_are_no_numbers_or_have_their_names(sample, tmp_path):
+    rows = np.zeros(
+        40, [*((axis, "f4") for axis in "xyz"), ("index", "u1"), ("when", "M8[s]"), ("s", "S2")]
+    )
+    rows["x"], rows["index"], rows["s"] = np.arange(40), 7, b"\xe4"
+    np.save(tmp_path / "a.npy", rows)
+    lines = sample(tmp_path / "a.npy", "-m", 3, "-o", "-").stdout.splitlines()
+    for point in map(json.loads, lines):
+        assert point["index"] == point["x"]
+        assert (point["index_2"], point["when"], point["s"]) == (7, "1970-01-01T00:00:00", "ä")

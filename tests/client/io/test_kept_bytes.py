@@ -186,7 +186,7 @@ WRITTEN_ANEW = {
         "comments between points": Change(b"1 2 3\n# a\n4 5 6\n//", XYZ),
     },
     ".las": {
-        "number of points": Change(patched(LAS, 247, bytes(128)), LAS),
+        "numbers of points and returns": Change(patched(LAS, 247, bytes(128)), LAS),
         "bounds": Change(patched(LAS, 179, bytes(48)), LAS),
         "positions": Change(las_file(4, 7), las_file(4, 7, 30), 30),
     },

@@ -7,7 +7,7 @@ import numpy as np
 
 from farpoint._adapters import axis_positions
 from farpoint._types import Array
-from farpoint.io.numbers import EXACT
+from farpoint.io.numbers import EXACT, decode
 from farpoint.packed import AXES
 
 _COLORS = ("red", "green", "blue", "alpha")
@@ -40,6 +40,15 @@ def free_name(name: str, taken: Container[str]) -> str:
         number += 1
         free = f"{name}_{number}"
     return free
+
+
+def spelled(column: Array) -> list[str]:
+    """The cells as text, numbers with the fewest digits that read back as the same number."""
+    if column.dtype.kind == "S":
+        return [decode(cell) for cell in column.tolist()]
+    plain = column.astype(np.uint8) if column.dtype.kind == "b" else column
+    words: list[str] = plain.astype(str).tolist()
+    return words
 
 
 def join_columns(columns: dict[str, Array], *, has_long: bool) -> tuple[Array, list[str]]:

@@ -20,7 +20,7 @@ from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.decoder import Decoder, Opened
 from farpoint.io.files import naming
-from farpoint.io.records import columns_of
+from farpoint.io.records import columns_of, free_name, spelled
 from farpoint.results import Sample
 
 Send: TypeAlias = Callable[..., Sample]
@@ -160,19 +160,25 @@ def _start(rows: Rows, options: Options) -> int:
 
 def _print_rows(cloud: Cloud, choice: Choice) -> None:
     """JSON lines, one object per point; NaN and infinity, which JSON lacks, become null."""
-    columns = {"index": choice.rows, **columns_of(cloud.points, cloud.attributes)}
+    columns: dict[str, Array] = {"index": choice.rows}
     if choice.sample is not None and len(choice.sample.distances):
         columns["distance"] = choice.sample.distances
+    for name, column in columns_of(cloud.points, cloud.attributes).items():
+        columns[free_name(name, columns)] = column
     for row in zip(*map(_plain, columns.values()), strict=True):
         sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
 
 
 def _plain(column: Array) -> list[object]:
-    if column.dtype.kind != "f":
+    if column.dtype.kind in "biu":
         return list(column.tolist())
+    words = spelled(column)
+    if column.dtype.kind != "f":
+        return list(words)
     # By way of text, so that float32 0.1 becomes 0.1.
-    digits, finite = column.astype(str), np.isfinite(column)
-    return [float(d) if known else None for d, known in zip(digits, finite, strict=True)]
+    return [
+        float(w) if known else None for w, known in zip(words, np.isfinite(column), strict=True)
+    ]
 
 
 def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tuple[str, ...]:

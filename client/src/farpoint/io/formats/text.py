@@ -20,7 +20,7 @@ from farpoint.io.numbers import (
     split_lines,
     whole_numbers,
 )
-from farpoint.io.records import columns_of
+from farpoint.io.records import columns_of, spelled
 from farpoint.packed import AXES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -222,8 +222,7 @@ def write(path: Path, cloud: Cloud) -> list[str]:
     """
     suffix = path.suffix.lower()
     found = columns_of(cloud.points, cloud.attributes)
-    # numpy's own conversion gives the fewest digits that read back as the same number.
-    columns = {name: _spelled(column) for name, column in found.items()}
+    columns = {name: spelled(column) for name, column in found.items()}
     if suffix == ".pts":
         chosen = [n for n in ("intensity", "red", "green", "blue") if n in columns]
         wanted = next((n for n in reversed(_PTS_NAMES.values()) if set(n) <= set(chosen)), ())
@@ -235,11 +234,3 @@ def write(path: Path, cloud: Cloud) -> list[str]:
         writer = csv.writer(stream, delimiter="," if suffix == ".csv" else " ", lineterminator="\n")
         writer.writerows([*head, *zip(*columns.values(), strict=True)])
     return [name for name in found if name not in columns]
-
-
-def _spelled(column: Array) -> list[str]:
-    if column.dtype.kind == "S":
-        return [decode(cell) for cell in column.tolist()]
-    plain = column.astype(np.uint8) if column.dtype.kind == "b" else column
-    words: list[str] = plain.astype(str).tolist()
-    return words
