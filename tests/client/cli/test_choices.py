@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.support.cloud_files import ply_file
+from tests.client.io.made_files import ply_file
 
 from farpoint.io import read_cloud
 

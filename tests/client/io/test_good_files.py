@@ -5,7 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from tests.support.cloud_files import las_file
+from tests.client.io.made_files import las_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.cloud_files import LAS_KINDS, LATIN_1, las_file, pcd_file, ply_file
+from tests.client.io.made_files import LAS_KINDS, LATIN_1, las_file, pcd_file, ply_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset

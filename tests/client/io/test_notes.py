@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from tests.support.cloud_files import LAS_KINDS, PLY_TYPES, las_file, pcd_file, ply_file
+from tests.client.io.made_files import LAS_KINDS, PLY_TYPES, las_file, pcd_file, ply_file
 from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud, write_subset
