@@ -66,6 +66,33 @@ def test_pcd(tmp_path, encoding):
     assert rewritten(tmp_path / "a.pcd") == data
 
 
+# No encoding has a letter for each of them; some are blanks or line ends of Unicode.
+ODD = bytes(range(0x80, 0x100))
+HEADS = {
+    "a.ply": b"ply\nformat ascii 1.0\ncomment %s\nelement vertex 1\nproperty float x\n"
+    b"property float y\nproperty float z\nproperty uchar %s\nend_header\n1 2 3 4\n",
+    "a.pcd": b"# %s\nFIELDS x y z %s\nSIZE 4 4 4 1\nTYPE F F F U\nPOINTS 1\nDATA ascii\n1 2 3 4\n",
+    "a.csv": b"# %s\nx,y,z,%s\n1,2,3,4\n",
+    "b.csv": b"# %s\nx;y;z;t\n1,0;2;3;%s\n",
+    "a.xyz": b"# %s\n# x y z %s\n1 2 3 4\n",
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("text", [ODD, "高さ".encode("shift_jis"), "Höhe".encode(), b"H\xf6he"])
+def test_text_in_a_header_in_any_encoding(tmp_path, name, text):
+    (tmp_path / name).write_bytes(HEADS[name] % (text, text))
+    assert rewritten(tmp_path / name) == HEADS[name] % (text, text)
+    assert len(read_cloud(tmp_path / name).attributes) == 1
+
+
+@pytest.mark.parametrize("at", [26, 58, 229, 229 + 54 + 4, 229 + 54 + 160])
+def test_text_of_las_in_any_encoding(tmp_path, at):
+    data = patched(las_file(2, 3), at, ODD[at % 96 :][:16])
+    (tmp_path / "a.las").write_bytes(data)
+    assert rewritten(tmp_path / "a.las") == data
+
+
 TEXTS = {
     "a.csv": b'\xef\xbb\xbfname, x ,y,z,\xdcbung\r\n\r\nP1,1.50,2,3,\xdf\r\n"a, b",4,5,6,7\r\n',
     "b.csv": b"# gr\xfc\xdfe\n# by hand\nx;y;z;t\n1,0;2,0;3,0;x,y\n4;5;6;z\n",

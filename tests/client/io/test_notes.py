@@ -43,6 +43,17 @@ def write_npz(path, _):
     return set(arrays)
 
 
+def write_npy(path, _):
+    fields = [*((axis, "f4") for axis in "xyz"), ("ring", "u2"), ("name", "U3"), ("hist", "f4", 5)]
+    np.save(path, np.zeros(4, fields))
+    return {"ring", "name", "hist"}
+
+
+def write_csv(path, _):
+    path.write_text("id,x,y,z,,Höhe\n" + "a,1,2,3,4,5\n" * 4, "utf-8")
+    return {"id", "column_4", "Höhe"}
+
+
 def write_e57(path, turned):
     pye57 = pytest.importorskip("pye57")
     lib = pye57.libe57
@@ -83,6 +94,8 @@ CASES = {
     **{f"{e}.ply": (write_ply, e) for e in ("ascii", "binary_little_endian", "binary_big_endian")},
     **{f"{e}.pcd": (write_pcd, e) for e in ("ascii", "binary", "binary_compressed")},
     "a.npz": (write_npz, None),
+    "a.npy": (write_npy, None),
+    "a.csv": (write_csv, None),
     "a.e57": (write_e57, None),
 }
 

@@ -136,11 +136,11 @@ def whole_numbers(cells: Sequence[str]) -> Array | None:
 
 def split_cells(lines: Sequence[bytes], separator: str | None) -> list[list[str]]:
     """The cells of each line without blanks around them; ValueError unless the counts agree."""
-    texts = [decode(line) for line in lines]
     if separator:
+        texts = map(decode, lines)
         rows = list(csv.reader(texts, delimiter=separator, skipinitialspace=True))
     else:
-        rows = [text.split() for text in texts]
+        rows = [[*map(decode, line.split())] for line in lines]
     if len(rows) != len(lines):
         raise ValueError("a quotation mark is not closed on its line")
     for i, row in enumerate(rows):

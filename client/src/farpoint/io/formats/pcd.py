@@ -122,7 +122,7 @@ def _parse_header(data: bytes) -> tuple[Header, int]:
         lines.append(line)
         keyword = _keyword(line.removeprefix(b"\xef\xbb\xbf"))
         if keyword in _KEYWORDS:
-            values[keyword] = " ".join(decode(line).split()[1:])
+            values[keyword] = " ".join(map(decode, line.split()[1:]))
         elif keyword and not keyword.startswith("#"):
             rest.append(f"the header line {decode(line).strip()[:60]!r}")
         if keyword == "DATA":
@@ -144,7 +144,7 @@ def _parse_header(data: bytes) -> tuple[Header, int]:
 
 def _parse_fields(values: dict[str, str]) -> list[Field]:
     # COLUMNS is FIELDS before version 0.7.
-    names = (values.get("FIELDS") or values.get("COLUMNS") or "").split()
+    names = (values.get("FIELDS") or values.get("COLUMNS") or "").split(" ")
     sizes = values.get("SIZE", "4 " * len(names)).split()
     kinds = values.get("TYPE", "F " * len(names)).split()
     counts = values.get("COUNT", "1 " * len(names)).split()

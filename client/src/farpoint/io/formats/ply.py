@@ -99,7 +99,7 @@ def _parse_head(data: bytes) -> tuple[str, list[_Element], list[bytes], int]:
     encoding, elements, kept, end = "", list[_Element](), list[bytes](), 0
     for line in head_lines(data if data.startswith(b"ply") else b""):
         end += len(line)
-        words = decode(line).split()
+        words = [*map(decode, line.split())]
         match words:
             case ["format", found, _]:
                 encoding = found
