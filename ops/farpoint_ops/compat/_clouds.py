@@ -1,9 +1,8 @@
-"""Shared by the drop-ins: clouds of any dimension, searched and sampled one at a time.
+"""Shared by the drop-ins: clouds of any dimension, searched one at a time.
 
 What reads sizes on the host is an op, so that compiled, exported and scripted code keeps a call.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -12,10 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from farpoint_ops import neighbors
-from farpoint_ops._arguments import to_list
-from farpoint_ops._sampling_arguments import Start, random_starts
 from farpoint_ops.compat._checks import OptTensor
-from farpoint_ops.fps import farthest_point_sample_ragged
 
 # Pairs of a point and a query that are looked at together, and neighbors that are found together.
 _PAIRS, _FOUND = 1 << 21, 1 << 25
@@ -125,81 +121,6 @@ def _nearest(x: Tensor, y: Tensor, batch_x: OptTensor, batch_y: OptTensor) -> Te
     if edges.size(1) != len(x):
         raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
     return edges[1].clone()
-
-
-@rows_op(lambda *_: (-1,))
-def _fps_by_ratio(
-    src: Tensor, batch: OptTensor, ratio: Tensor, random_start: bool, ptr: OptTensor
-) -> Tensor:
-    """Rows of the samples of each cloud: the share `ratio` of its points, rounded up."""
-    points = computable(src.detach()[:, None] if src.dim() == 1 else src.detach().flatten(1))
-    if ptr is None:
-        spans = spans_of("batch", batch, points)
-    else:
-        ends = to_list("ptr", ptr)
-        if ends[:1] != [0] or ends[-1] != len(points) or ends != sorted(ends):
-            raise ValueError(f"ptr: expected offsets from 0 to {len(points)}, got {ends}")
-        spans = dict(enumerate(map(slice, ends[:-1], ends[1:])))
-    if ratio.dim() > 1 or (ratio.dim() == 1 and len(ratio) <= max(spans, default=0)):
-        raise ValueError(f"ratio: expected one or one per cloud, got shape {list(ratio.shape)}")
-    if not bool((ratio >= 0).all()):
-        raise ValueError(f"ratio: expected at least 0, got {ratio.tolist()}")
-    sizes = torch.tensor([span.stop - span.start for span in spans.values()], device="cpu")
-    share = ratio.cpu().float()
-    share = share[list(spans)] if share.dim() else share.expand(len(sizes))
-    counts = (sizes.float() * share).ceil().long().minimum(sizes)
-    return samples_of(points, sizes, counts, random=random_start)
-
-
-@rows_op(lambda *given: (given[0].size(0), given[2]))
-def _sample_padded(
-    points: Tensor, lengths: OptTensor, most: int, counts: OptTensor, random: bool
-) -> Tensor:
-    """Rows (B, most) of `counts[b]` samples of each cloud, or of all its points; then -1."""
-    n = points.size(1)
-    sizes = torch.full(points.shape[:1], n, device="cpu") if lengths is None else lengths.cpu()
-    sizes = sizes.long()
-    taken = sizes.clamp(max=most) if counts is None else sizes.minimum(counts.clamp(min=0))
-    inside = torch.arange(n, device="cpu") < sizes[:, None]
-    rows = samples_of(computable(points.detach())[inside], sizes, taken, random=random)
-    firsts = (sizes.cumsum(0) - sizes).repeat_interleave(taken)
-    idx = torch.full((len(sizes), most), -1, device=points.device)
-    idx[torch.arange(most, device="cpu") < taken[:, None]] = rows - firsts.to(rows.device)
-    return idx
-
-
-def samples_of(points: Tensor, sizes: Tensor, counts: Tensor, *, random: bool) -> Tensor:
-    """Rows int64 of `counts[b]` samples of each of the clouds of `sizes[b]` points, on the host."""
-    sampled = counts > 0
-    rows = sampled.repeat_interleave(sizes).nonzero()[:, 0].to(points.device)
-    if not len(rows):
-        return rows
-    sizes, counts = sizes[sampled], counts[sampled]
-    if points.size(1) > 64:
-        return rows[_farthest_in_any_space(points[rows], sizes, counts, random)]
-    offsets = pad(sizes.cumsum(0), (1, 0))
-    start: Start = "random" if random else 0
-    return rows[farthest_point_sample_ragged(points[rows], offsets, counts, start=start).long()]
-
-
-def _farthest_in_any_space(points: Tensor, sizes: Tensor, counts: Tensor, random: bool) -> Tensor:
-    """For more dimensions than the kernels take, one pass per sample."""
-    picked: list[int] = []
-    firsts = random_starts(sizes, None) if random else torch.zeros_like(sizes)
-    for begin, cloud, row, count in zip(
-        (sizes.cumsum(0) - sizes).tolist(),
-        torch.split(points, sizes.tolist()),
-        firsts.tolist(),
-        counts.tolist(),
-        strict=True,
-    ):
-        distance = torch.full_like(cloud[:, 0], math.inf)
-        for _ in range(count):
-            picked.append(begin + row)
-            distance = distance.minimum((cloud - cloud[row]).square().sum(1))
-            distance[row] = -1
-            row = int(distance.argmax())
-    return torch.tensor(picked, device=points.device)
 
 
 def computable(points: Tensor) -> Tensor:

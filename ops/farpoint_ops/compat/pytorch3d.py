@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from farpoint_ops._arguments import check_count, to_list
-from farpoint_ops.compat import _clouds as _clouds
+from farpoint_ops.compat import _samples as _samples
 from farpoint_ops.compat._checks import OptTensor, check_rows, checked
 
 

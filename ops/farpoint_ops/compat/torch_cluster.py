@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops.compat import _clouds as _clouds
+from farpoint_ops.compat import _samples as _samples
 from farpoint_ops.compat import _torch_geometric
 from farpoint_ops.compat._checks import OptTensor, checked
 

@@ -71,6 +71,17 @@ def test_the_default_device_does_not_matter(call: Call) -> None:
         same(call.function(**arguments), expected)
 
 
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_coordinates_of_two_dtypes_are_computed_in_the_wider_one(call: Call) -> None:
+    arguments = call.arguments(2, 12)
+    for name in {"new_xyz", "known", "y", "p1", "query"} & arguments.keys():
+        if arguments[name] is not None:
+            narrow = arguments[name].bfloat16()
+            with torch.autocast("cpu", torch.bfloat16):
+                mixed = call.function(**arguments | {name: narrow})
+            same(mixed, call.function(**arguments | {name: narrow.float()}))
+
+
 def scriptable(x: Tensor, batch: Tensor) -> list[Tensor]:
     return [
         torch_cluster.fps(x, batch, 0.3, False),
