@@ -70,7 +70,8 @@ def ball_query(
         centers: Coordinates (B, M, 3), likewise; the two may differ in dtype.
         radius: Radius of the ball, in the unit of `xyz`, one for all clouds or one for each,
             rounded to the type of the distances; a point at exactly that distance is outside. A
-            tensor is not read on the host, and changes no compiled graph.
+            tensor changes no compiled graph; on a GPU it is not read on the host, and a wrong one
+            is a device assertion.
         k: Maximum number of points of each center; may exceed N.
         min_radius: Excludes nearer points, except those that coincide with the center; rounded
             like `radius`. A point at exactly that distance is included.
