@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
@@ -111,14 +112,20 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """Samples points of each cloud; see `Client.sample`."""
         context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            arguments = (
-                *(points, m, attributes, start, nonfinite),
-                *(lease, self._checksums, radius, method),
+            make = partial(
+                SampleRpc,
+                points=points,
+                m=m,
+                attributes=attributes,
+                start=start,
+                nonfinite=nonfinite,
+                lease=lease,
+                checksums=self._checksums,
+                radius=radius,
+                method=method,
             )
-            if lease is None:
-                rpc = SampleRpc(*arguments)
-            else:  # the first time, the server is waited for
-                rpc = await asyncio.to_thread(SampleRpc, *arguments)
+            # The server is waited for where memory is shared with it.
+            rpc = make() if lease is None else await asyncio.to_thread(make)
             if not rpc.batch.clouds:
                 return []
             return await self._send(rpc, context, progress)

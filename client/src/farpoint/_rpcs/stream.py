@@ -56,7 +56,14 @@ class SampleStreamRpc:
     ) -> None:
         check_choice(m, start, nonfinite, radius, method)
         self.context = context
-        self._arguments = m, None, start, nonfinite, None, checksums, radius, method
+        self._sampling: dict[str, Any] = {
+            "m": m,
+            "start": start,
+            "nonfinite": nonfinite,
+            "checksums": checksums,
+            "radius": radius,
+            "method": method,
+        }
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()
@@ -134,7 +141,7 @@ class SampleStreamRpc:
 
     def _sample_rpc(self, points: object) -> SampleRpc | InvalidArgumentError:
         try:
-            rpc = SampleRpc(points, *self._arguments)
+            rpc = SampleRpc(points, **self._sampling)
         except InvalidArgumentError as error:
             return error
         if rpc.batch.single:

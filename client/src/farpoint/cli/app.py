@@ -18,7 +18,7 @@ exit codes:
   0 done; 1 the server failed or is not serving, or one of several files failed;
   2 an argument or the input is invalid; 130 interrupted"""
 _JSON = ("--json", "Print JSON, one object per line.")
-_TIMEOUT = ("--timeout S", "Timeout of one request in seconds.")
+_TIMEOUT = ("--timeout S", "Timeout of one request in seconds ({default:g}).")
 Command = Callable[..., int | None]
 
 
@@ -26,6 +26,10 @@ def sample(connection: Connection, **values: Any) -> int:
     """Sample points of cloud files by farthest point sampling or another method.
 
     The suffix of the output selects its format. The input's own format keeps every attribute.
+
+    examples:
+      farpoint sample scan.laz -m 4096 -o sampled.laz
+      farpoint sample scans/ -m 5% -o sampled/ --to ply
     """
     from farpoint.cli.sample.run import run
 
@@ -47,7 +51,10 @@ def load(
     timeout: float = 120.0,
     as_json: bool = False,
 ) -> None:
-    """Load a model into a server and wait until it is ready."""
+    """Load a model into a server and wait until it is ready.
+
+    --server is the address that the server has as --admin-listen.
+    """
     from farpoint.cli.server import show
 
     with connection.connect(timeout) as client:
@@ -55,7 +62,10 @@ def load(
 
 
 def unload(connection: Connection, name: str, timeout: float = 10.0) -> None:
-    """Unload a model; calls that use it finish."""
+    """Unload a model; calls that use it finish.
+
+    --server is the address that the server has as --admin-listen.
+    """
     with connection.connect(timeout) as client:
         client.unload_model(name)
 
@@ -91,7 +101,10 @@ def health(
 def memory(
     connection: Connection, trim: bool = False, timeout: float = 10.0, as_json: bool = False
 ) -> None:
-    """Show how the memory of a server's devices is used."""
+    """Show how the memory of a server's devices is used.
+
+    --server is the address that the server has as --admin-listen.
+    """
     from farpoint.cli import memory as view
 
     with connection.connect(timeout) as client:
@@ -129,7 +142,7 @@ _OPTIONS: dict[Command, Options] = {
     models: _COMMON,
     load: {
         "name": ("NAME", "Name of the model in later calls."),
-        "path": ("--path FILE", "File on the server's machine (the shipped weights)."),
+        "path": ("--path FILE", "File on the server's machine (the shipped encoder)."),
         **_COMMON,
     },
     unload: {"name": ("NAME", "Name of the model."), "timeout": _TIMEOUT},

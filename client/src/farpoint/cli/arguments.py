@@ -140,12 +140,11 @@ class BenchArguments:
     as_json: bool = _option("--json", "Print JSON.", False)
 
     def __post_init__(self) -> None:
-        positive = (
-            *(("--target-ms", self.target_ms), ("--seconds", self.seconds)),
-            *(("--processes", self.processes), *(("--rate", rate) for rate in self.rate or ())),
-        )
-        for flag, value in positive:
-            check_positive(flag, value)
+        check_positive("--target-ms", self.target_ms)
+        check_positive("--seconds", self.seconds)
+        check_positive("--processes", self.processes)
+        for rate in self.rate or ():
+            check_positive("--rate", rate)
         if not 1 <= self.percentile <= 100:
             raise InvalidArgumentError(
                 f"--percentile must be from 1 to 100, got {self.percentile:g}", field="options"

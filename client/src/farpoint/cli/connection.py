@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         self, target: Callable[..., Any], options: Options, title: str | None = None
     ) -> None:
         """Adds options for parameters of a function or class, with their types."""
-        hints = get_type_hints(target)
+        hints, parameters = get_type_hints(target), inspect.signature(target).parameters
         group = self.add_argument_group(title) if title else self
         for name, (words, text) in options.items():
             flags = [word for word in words.split() if word.startswith("-")]
@@ -77,6 +77,8 @@ class Parser(argparse.ArgumentParser):
             else:
                 is_optional = keywords.get("nargs") == "?"
                 self.usage = f"{self.usage} {f'[{values[0]}]' if is_optional else values[0]}"
+            if "{default:g}" in text:
+                text = text.format(default=parameters[name].default)
             group.add_argument(*(flags or [name]), help=text.replace("%", "%%"), **keywords)
 
     def error(self, message: str) -> NoReturn:
