@@ -7,10 +7,10 @@ class NumberType(NamedTuple):
     """A type of numbers; None where a format does not have it.
 
     Attributes:
-        farpoint: of farpoint.v1.Tensor and of the fields of a PackedCloud: DATA_TYPE_ and this.
+        farpoint: the name in farpoint.v1.Tensor and in fields of a PackedCloud, after DATA_TYPE_.
         open_inference: the datatype of the Open Inference Protocol.
-        ros: of sensor_msgs/PointField; from 9 on of ROS 2 alone.
-        foxglove: of foxglove.PackedElementField.
+        ros: the number in sensor_msgs/PointField; 9 and above are ROS 2's alone.
+        foxglove: the number in foxglove.PackedElementField.
     """
 
     numpy: str

@@ -41,7 +41,7 @@ class Encoding:
 
     model: str
     stages: tuple[Stage, ...]
-    """In order; each keeps a prefix of the points of the previous one."""
+    """Stages in order; each keeps a prefix of the points of the previous one."""
     timings: Timings
     request_id: str
 
@@ -52,8 +52,8 @@ class Inference:
 
     model: str
     outputs: Mapping[str, Array]
-    """By name: (N, ...) per point, (M, ...) per sample, (...) per cloud; with a leading dimension
-    of clouds if the points had one."""
+    """Arrays by name: (N, ...) per point, (M, ...) per sample, (...) per cloud; with a leading
+    dimension of clouds if the points had one."""
     timings: Timings
     request_id: str
 

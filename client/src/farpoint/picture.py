@@ -24,11 +24,11 @@ def before_after(
     """Writes a PNG of a cloud next to its sample, colored by height and seen from one place.
 
     Args:
-        path: of the picture; it appears whole or not at all.
+        path: file to write; it appears whole or not at all.
         points: (N, 3) finite.
         samples: (M, 3).
         radius: the covering radius, for the caption; None where it is not measured.
-        unit: of the coordinates; None if it is unknown.
+        unit: unit of the coordinates; None if it is unknown.
     """
     with naming(path):
         require("matplotlib", "A picture", "picture")

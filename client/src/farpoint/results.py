@@ -18,13 +18,13 @@ class Timings:
     """Time of each step of a call, in milliseconds; the clouds of a batch share one object."""
 
     queue_ms: float
-    """In the server, from acceptance to the start of the work."""
+    """Time in the server from acceptance to the start of the work."""
     compute_ms: float
-    """In the server's engine."""
+    """Time in the server's engine."""
     server_ms: float
-    """In the server, from arrival to answer; queue and compute are part of it."""
+    """Time in the server from arrival to answer; queue and compute are part of it."""
     wire_ms: float
-    """Outside the server: sending, receiving, packing and unpacking."""
+    """Time outside the server: sending, receiving, packing and unpacking."""
     total_ms: float
     """Time that the caller waited."""
 
@@ -128,7 +128,7 @@ class ServerInfo:
     torch_version: str
     devices: tuple[Device, ...]
     methods: tuple[str, ...]
-    """For example "farthest_point"."""
+    """Names of sampling methods, such as "farthest_point"."""
     point_types: tuple[str, ...]
     """Types accepted for points, for example "float32"."""
     limits: Limits

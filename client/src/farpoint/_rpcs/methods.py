@@ -83,7 +83,7 @@ class PoissonDisk:
     """
 
     radius: float
-    """In the unit of the coordinates, rounded to float32."""
+    """Distance that samples exceed, in the unit of the coordinates, rounded to float32."""
 
     def __post_init__(self) -> None:
         check_radius(self.radius)

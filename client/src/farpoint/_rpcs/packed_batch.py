@@ -22,7 +22,7 @@ class PackedBatch:
 
     clouds: list[PackedCloud]
     attributes: list[CloudAttributes]
-    """For each cloud, with Ni rows; None for its own fields."""
+    """Those of each cloud, with Ni rows; None for its own fields."""
     single: bool
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 

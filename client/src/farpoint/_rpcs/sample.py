@@ -44,7 +44,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 
     Args:
         lease: puts large clouds into shared memory; None sends them.
-        checksums: of the tensors of the answer.
+        checksums: use of checksums in the answer.
     """
 
     method = operator.attrgetter("sampling.Sample")

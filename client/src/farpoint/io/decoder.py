@@ -28,8 +28,8 @@ class Bounds:
     """Bounds of decoding one file.
 
     Attributes:
-        memory_bytes: on top of what a child starts with; 0 is no bound.
-        seconds: for one step (reading, writing), and as many again for every 100 MB of the file.
+        memory_bytes: memory on top of what a child starts with; 0 is no bound.
+        seconds: time for one step (reading, writing), and again for every 100 MB of the file.
     """
 
     memory_bytes: int = 0
@@ -221,10 +221,10 @@ def serve(pipe: Any, parents: Any, memory_bytes: int, threads: int, errors: str)
     """Answers requests until the parent ends.
 
     Args:
-        pipe: where requests come from and answers go to.
+        pipe: connection for requests and answers.
         parents: the parent's end of it, which a forked child has too.
-        memory_bytes: as much may be taken on top of what the process starts with.
-        threads: that libraries may start.
+        memory_bytes: memory on top of what the process starts with.
+        threads: number of threads that libraries may start.
         errors: file that libraries print to; standard output is for results.
     """
     parents.close()
