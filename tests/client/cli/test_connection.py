@@ -18,6 +18,13 @@ def test_the_server_on_either_side(server, farpoint):
         assert result.exit_code == 0, result.output
 
 
+def test_a_missing_file_is_named_without_a_server(farpoint, tmp_path):
+    words = ("sample", tmp_path / "none.las", "-m", 5, "-o", tmp_path / "a.las")
+    result = farpoint(*words, server="127.0.0.1:1")
+    assert result.exit_code == 2
+    assert result.stderr == f"farpoint: {tmp_path}/none.las: No such file or directory\n"
+
+
 def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     source = cloud_file("simple.las")
     result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")

@@ -61,6 +61,9 @@ def plan_tasks(options: Options) -> list[Task]:
     _check(options)
     words, output = options.inputs, options.output
     inputs = _without_outputs(_expand(words, options.recursive), words, output)
+    if len(inputs) == 1 and inputs[0].location != STDIN:
+        with naming(Path(inputs[0].location)):
+            Path(inputs[0].location).stat()  # a missing file needs no server to be named
     if output == STDOUT:
         return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
