@@ -125,7 +125,7 @@ class Client(BaseClient[grpc.Channel]):
                 Each describes its use of `m` and `start`; `radius` must be None with all.
             timeout: seconds; None is the client's timeout.
             progress: called with the bytes of points sent so far and in all, for a request above
-                16 MiB, which is then sent in pieces and not repeated; from a thread of gRPC.
+                16 MiB, which is then sent in pieces; from a thread of gRPC.
 
         Returns:
             A `Sample` for one cloud, a list of them for a batch; an empty list for an empty batch.
