@@ -124,7 +124,7 @@ def make_services(
     pipeline = Pipeline(
         limits,
         transport.admission,
-        Receiver(settings.receive_turns),
+        Receiver(settings.receive_turns, backlog=transport.servers.backlog),
         compute,
         transport.threads,
         transport.shared_memory.regions,

@@ -9,25 +9,39 @@ import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
+from farpoint_server.transport.backlog import Backlog
 from farpoint_server.transport.handlers import Context, read_end
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5
+# Turns in a row, which take some milliseconds, before it is looked whether more calls than these
+# wait in gRPC.
+ROUND = 16
 # A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
 RECEIVE_S = 120.0
 
 
-class FairSemaphore:
-    """A semaphore that is fair between callers."""
+class FairTurns:
+    """Turns that are fair between callers, also with calls that gRPC has not handed over yet.
 
-    def __init__(self, count: int) -> None:
-        self._free = count
+    What a turn is for may be answered on the event loop, whose rounds gRPC needs to hand over what
+    waits there, of whichever caller. So after ROUND turns in a row, as many calls as wait then are
+    awaited, before the next round of turns.
+
+    Args:
+        count: Turns at a time.
+        backlog: Counts calls that wait in gRPC.
+    """
+
+    def __init__(self, count: int, backlog: Backlog | None = None) -> None:
+        self._free, self._left, self._backlog = count, ROUND, backlog
         # The caller whose turn it is next comes first.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._is_awaiting = False
 
     async def acquire(self, caller: str) -> None:
         """Waits for a turn."""
-        if self._free:
+        if self._free and not self._waiting and self._may_go_on():
             self._free -= 1
             return
         turn = asyncio.get_running_loop().create_future()
@@ -41,7 +55,11 @@ class FairSemaphore:
 
     def release(self) -> None:
         """Releases a turn, or passes it to the next caller."""
-        while self._waiting:
+        self._free += 1
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and self._free and self._may_go_on():
             caller, turns = next(iter(self._waiting.items()))
             turn = turns.popleft()
             if turns:
@@ -49,9 +67,26 @@ class FairSemaphore:
             else:
                 del self._waiting[caller]
             if not turn.done():
+                self._free -= 1
                 turn.set_result(None)
-                return
-        self._free += 1
+
+    def _may_go_on(self) -> bool:
+        """Takes a turn of this round, or the first of the next one if few calls wait in gRPC."""
+        if self._is_awaiting:
+            return False
+        if not self._left:
+            waiting = 0 if self._backlog is None else self._backlog.waiting()
+            if self._backlog is not None and waiting > ROUND:
+                self._is_awaiting = True
+                self._backlog.when_handed_over(waiting, self._begin_round)
+                return False
+            self._left = ROUND
+        self._left -= 1
+        return True
+
+    def _begin_round(self) -> None:
+        self._is_awaiting, self._left = False, ROUND
+        self._grant()
 
 
 class Receiver:
@@ -63,8 +98,14 @@ class Receiver:
     sends much or slowly makes its own calls wait.
     """
 
-    def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = RECEIVE_S) -> None:
-        self._turns = FairSemaphore(turns)
+    def __init__(
+        self,
+        turns: int,
+        turn_s: float = TURN_S,
+        timeout_s: float = RECEIVE_S,
+        backlog: Backlog | None = None,
+    ) -> None:
+        self._turns = FairTurns(turns, backlog)
         self._turn_s = turn_s
         self._timeout_s = timeout_s
         self._readings: set[_Reading] = set()
@@ -123,7 +164,7 @@ class _Reading:
         self.has_turn = True
         self.timed_out = False
 
-    def end_turn(self, turns: FairSemaphore) -> None:
+    def end_turn(self, turns: FairTurns) -> None:
         if self.has_turn:
             self.has_turn = False
             turns.release()

@@ -12,7 +12,13 @@ from tests.support.scheduling import until
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.services.pipeline import Pipeline
-from farpoint_server.services.receiver import RECEIVE_S, TURN_S, FairSemaphore, Receiver
+from farpoint_server.services.receiver import (
+    RECEIVE_S,
+    ROUND,
+    TURN_S,
+    FairTurns,
+    Receiver,
+)
 from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
@@ -134,14 +140,14 @@ async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
     assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
 
 
-async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
+async def wait_in_line(turns: FairTurns, caller: str, served: list[str]) -> None:
     await turns.acquire(caller)
     served.append(caller)
     turns.release()
 
 
 async def test_callers_take_turns_however_many_of_their_calls_wait():
-    turns, served = FairSemaphore(1), []
+    turns, served = FairTurns(1), []
     await turns.acquire("first")
     waiting = [asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "aaaabbc"]
     await asyncio.sleep(0)  # all of them wait now
@@ -150,8 +156,44 @@ async def test_callers_take_turns_however_many_of_their_calls_wait():
     assert "".join(served) == "abcabaa"
 
 
+class KnownBacklog:
+    """So many calls wait in gRPC; `hand_over` brings them."""
+
+    def __init__(self, waiting: int) -> None:
+        self.left, self.expected, self.hand_over = waiting, 0, None
+
+    def waiting(self) -> int:
+        return self.left
+
+    def when_handed_over(self, count, act) -> None:
+        self.expected, self.hand_over = count, act
+
+
+async def test_after_a_round_of_turns_a_backlog_is_handed_over_before_the_next():
+    backlog, served = KnownBacklog(ROUND + 1), []
+    turns = FairTurns(ROUND, backlog)
+    many = [asyncio.create_task(wait_in_line(turns, "a", served)) for _ in range(2 * ROUND)]
+    await until(lambda: backlog.hand_over is not None)
+    late = asyncio.create_task(wait_in_line(turns, "b", served))
+    await asyncio.sleep(0)
+    assert (len(served), backlog.expected) == (ROUND, ROUND + 1)
+    backlog.left = 0
+    backlog.hand_over()
+    await asyncio.wait_for(asyncio.gather(*many, late), 30)
+    assert served.index("b") == ROUND + 1
+    assert len(served) == 2 * ROUND + 1
+
+
+async def test_a_round_of_turns_does_not_wait_for_a_few_calls():
+    backlog, served = KnownBacklog(ROUND), []
+    turns = FairTurns(1, backlog)
+    waiting = [wait_in_line(turns, "a", served) for _ in range(5 * ROUND)]
+    await asyncio.wait_for(asyncio.gather(*waiting), 30)
+    assert backlog.hand_over is None
+
+
 async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
-    turns, served = FairSemaphore(1), []
+    turns, served = FairTurns(1), []
     await turns.acquire("first")
     a, b, c = (asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "abc")
     await asyncio.sleep(0)

@@ -1,0 +1,93 @@
+"""Calls that wait in gRPC: how many, and whose turn it is when they are handed over."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import grpc
+from tests.support.rpc import METHOD
+from tests.support.scheduling import until
+
+from farpoint_server.services.receiver import ROUND, Receiver
+from farpoint_server.transport.backlog import Backlog
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits import InFlight
+
+MANY = 300
+
+
+def block_until(is_so: Callable[[], bool]) -> None:
+    """Blocks the event loop, as work on it does, until calls have arrived behind it."""
+    give_up = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(answer: Callable, backlog: Backlog) -> AsyncIterator[str]:
+    """The address of a server of one method that takes a stream."""
+    _, service, name = METHOD.split("/")
+    server = grpc.aio.server(interceptors=[backlog, RequestInterceptor(InFlight())])
+    handlers = {name: grpc.stream_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    backlog.watch_newest_server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+@contextmanager
+def calling(address: str) -> Iterator[Callable[[bytes], grpc.Future]]:
+    """Begins calls on a connection of its own, on threads of gRPC."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(address, options) as channel:
+        yield channel.unary_unary(METHOD).future
+
+
+async def test_calls_that_wait_are_counted_and_those_that_left_are_not():
+    backlog, seen = Backlog(), []
+
+    async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        await context.read()
+        if not seen:
+            block_until(lambda: backlog.waiting() == 50)
+            for call in calls[11:31]:
+                call.cancel()
+        seen.append(context)
+        return b""
+
+    async with serving(answer, backlog) as address:
+        with calling(address) as call:
+            calls = [call(b"") for _ in range(51)]
+            await until(lambda: len(seen) == 31)
+            await until(lambda: backlog.waiting() == 0)
+            handed_over = asyncio.Event()
+            backlog.when_handed_over(1, handed_over.set)
+            call(b"")
+            await asyncio.wait_for(handed_over.wait(), 30)
+            backlog.when_handed_over(9, handed_over.clear)  # which never come
+            await until(lambda: not handed_over.is_set())
+
+
+async def test_a_callers_hundreds_of_small_calls_do_not_come_before_the_next_call_of_another():
+    backlog, served = Backlog(), []
+    turns = Receiver(ROUND, backlog=backlog)
+
+    async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        served.append(await turns.receive(context))
+        if len(served) == 1:
+            block_until(lambda: backlog.waiting() == MANY)
+            calls.append(other(b"other"))
+            block_until(lambda: backlog.waiting() == MANY + 1)
+        time.sleep(0.001)
+        return b""
+
+    async with serving(answer, backlog) as address:
+        with calling(address) as one, calling(address) as other:
+            calls = [one(b"one") for _ in range(MANY + 1)]
+            await until(lambda: len(served) == MANY + 2)
+    # A round that had begun, one that is read, and the first of the next.
+    assert served.index(b"other") < 4 * ROUND
