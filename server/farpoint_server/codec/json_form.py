@@ -19,6 +19,15 @@ MAX_DEPTH = 32
 M = TypeVar("M", bound=Message)
 
 
+class _Number(float):
+    """Is no whole number unless it has that value: protobuf takes the 1.9 of an enum for 1."""
+
+    def __int__(self) -> int:
+        if not self.is_integer():
+            raise ValueError(f"{float(self)} is not a whole number")
+        return super().__int__()
+
+
 def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
     """The serialized message of a JSON text."""
     most = MAX_FIELDS + FIELDS_PER_CLOUD * clouds
@@ -27,7 +36,7 @@ def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
     if parts > most:
         raise InvalidRequestError("request", f"JSON of at most {most} values", parts)
     try:
-        text: Any = json.loads(raw)
+        text: Any = json.loads(raw, parse_float=_Number)
     except (ValueError, RecursionError) as error:
         raise _refusal(str(error)) from error
     if not isinstance(text, dict):

@@ -221,8 +221,8 @@ def most_samples(clouds: Clouds) -> Float64s:
     """
     firsts = clouds.lengths.cumsum() - clouds.lengths
     points = np.where(np.isfinite(clouds.points), clouds.points, 0)
-    sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
         cells = (sides.astype(np.float64) / (clouds.covering_radius or 0.0) + 1).prod(axis=1)
     # 0.7405 of the box, by a ball of pi / 6 of the radius cubed.
     return np.asarray(np.nan_to_num(1.4143 * cells, nan=np.inf))

@@ -38,15 +38,20 @@ class Ports:
     def __init__(self, settings: Settings) -> None:
         self._sockets: list[socket.socket] = []
         taken: dict[str, Any] = {}
-        grpc = {a: self._take("--listen", a) for a in dict.fromkeys(settings.listen)}
+        known: dict[Any, str] = {}
+        listen = []
+        for address in settings.listen:  # port 0 is another one each time
+            if address not in known or address.endswith(":0"):
+                listen.append(self._take("--listen", address))
+            known.setdefault(address, listen[-1])
         for name in ("http_listen", "probe_listen"):
             address = getattr(settings, name)
             taken[name] = address and self._take(f"--{name.replace('_', '-')}", address)
-        known: dict[Any, str] = {settings.http_listen: taken["http_listen"], **grpc}
+        known.setdefault(settings.http_listen, taken["http_listen"])
         for address in settings.admin_listen:
             if address not in known:
                 known[address] = self._take("--admin-listen", address)
-        taken["listen"] = tuple(grpc[a] for a in settings.listen)
+        taken["listen"] = tuple(listen)
         taken["admin_listen"] = tuple(known[a] for a in settings.admin_listen)
         self.settings = settings.model_copy(update=taken)
 

@@ -16,6 +16,12 @@ from farpoint_server.config.settings import Settings
 VARIABLE = "_FARPOINT_PROCESS"
 # <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
+# Settings that bound all processes together, each with the one that its part must still allow.
+DIVIDED = {
+    "max_points_in_flight": "max_request_points",
+    "max_bytes_in_flight": "max_message_bytes",
+    "receive_turns": None,
+}
 T = TypeVar("T")
 
 
@@ -62,10 +68,10 @@ class ProcessSlot:
 def share(settings: Settings, slot: ProcessSlot) -> Settings:
     """Settings of one of several processes.
 
-    Limits of memory are divided: points and bytes in flight, and messages received at a time; but
-    one request of the largest size stays possible. Memory and threads of devices are divided in
-    `Compute`. Limits of calls and connections hold for each process, since the kernel distributes
-    the connections of a shared port at random. Ports of gRPC are assigned in turn.
+    Those of DIVIDED are shared out; but one request of the largest size stays possible. Memory and
+    threads of devices are divided in `Compute`. Limits of calls and connections hold for each
+    process, since the kernel distributes the connections of a shared port at random. Ports of gRPC
+    are assigned in turn.
     """
     count = slot.count
     if count == 1:
@@ -76,13 +82,10 @@ def share(settings: Settings, slot: ProcessSlot) -> Settings:
         "listen": tuple(a for a in settings.listen if a not in foreign),
         "admin_listen": tuple(a for a in settings.admin_listen if a not in foreign),
         "processes": count,
-        "max_points_in_flight": max(
-            settings.max_points_in_flight // count, settings.max_request_points
-        ),
-        "max_bytes_in_flight": max(
-            settings.max_bytes_in_flight // count, settings.max_message_bytes
-        ),
-        "receive_turns": max(settings.receive_turns // count, 1),
+        **{
+            name: max(getattr(settings, name) // count, getattr(settings, least) if least else 1)
+            for name, least in DIVIDED.items()
+        },
     }
     return settings.model_copy(update=divided)
 

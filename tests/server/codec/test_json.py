@@ -245,6 +245,8 @@ HUGE = "1" + "0" * 400
         '{"coveringRadius": [1]}',
         '{"points": 7}',
         '{"method": "NONE"}',
+        '{"method": 1.5}',
+        '{"nonfinitePolicy": 1e-9}',
         '{"none": 1}',
         "[" * 4000,
         "[]",

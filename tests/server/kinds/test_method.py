@@ -1,5 +1,7 @@
 """Requests by other methods, and to a covering radius: answered, halved, cancelled, estimated."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -118,6 +120,13 @@ def test_halves_of_a_radius_are_joined() -> None:
     (expected,) = sampled(request)
     assert joined.rows.tolist() == expected.rows.tolist()
     assert joined.counts.tolist() == expected.counts.tolist()
+
+
+def test_the_estimate_of_coordinates_at_the_end_of_float32_warns_of_nothing() -> None:
+    ends = np.array([[-3e38, 0, 0], [3e38, 0, 0]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert most_samples(clouds([2], 1.0, ends))[0] >= 2
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.3, 1.5, 4.0, np.inf])

@@ -54,6 +54,18 @@ def test_port_0_is_one_port_for_all_and_each_address_keeps_its_role(tmp_path):
         bind(port_of(address))
 
 
+def test_port_0_is_another_port_each_time_and_a_repeated_port_is_one():
+    ports = Ports(Settings(listen=[ANY, ANY], http_listen=ANY, admin_listen=[ANY]))
+    taken = ports.settings
+    assert len({*taken.listen, taken.http_listen}) == 3
+    assert taken.admin_listen == taken.listen[:1]
+    ports.close()
+    repeated = taken.listen[0]
+    again = Ports(Settings(listen=[repeated, repeated]))
+    assert {*again.settings.listen} == {repeated}
+    again.close()
+
+
 def test_a_port_that_is_only_held_takes_no_connection():
     ports = Ports(Settings(listen=[ANY]))
     place = "127.0.0.1", port_of(ports.settings.listen[0])

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import (
+    DIVIDED,
     VARIABLE,
     ProcessSlot,
     from_environment,
@@ -58,6 +61,26 @@ def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
     assert (half.receive_turns, share(whole, ProcessSlot(0, 64)).receive_turns) == (8, 1)
     assert half.max_connections == whole.max_connections
     assert share(whole, ProcessSlot()) is whole
+
+
+# These hold for each process: sizes of one request, times, and what the kernel or `Compute` deals
+# out. A new setting must be here or in DIVIDED, or N processes allow N times as much.
+NOT_DIVIDED = """
+max_message_bytes max_request_points max_request_clouds max_encode_points batch_points caller_share
+max_concurrent_rpcs max_caller_rpcs max_connections max_http_connections max_streams
+max_shared_memory_bytes memory_limit_mib memory_reserve_mib cpu_threads
+overload_retry_ms long_work_ms engine_timeout_s drain_grace_s drain_timeout_s memory_idle_s
+handshake_timeout_s idle_timeout_s send_timeout_s max_connection_age_s max_connection_age_grace_s
+"""
+
+
+def test_each_number_of_the_settings_is_either_divided_or_holds_for_each_process():
+    numbers = [
+        name
+        for name, field in Settings.model_fields.items()
+        if {int, float} & {field.annotation, *get_args(field.annotation)}
+    ]
+    assert Counter([*DIVIDED, *NOT_DIVIDED.split()]) == Counter(numbers)
 
 
 def test_ports_are_dealt_out_in_turns_each_with_its_administration():

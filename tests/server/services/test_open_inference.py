@@ -1,10 +1,12 @@
 """Open Inference behind its servicer: lists, and the memory of several processes."""
 
+from collections import Counter
+
 import pytest
 import torch
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint.v1 import admin_pb2
+from farpoint.v1 import admin_pb2, sampling_pb2
 from farpoint_server.app.others import METHODS
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
@@ -45,6 +47,27 @@ def test_the_index_lists_what_is_ready():
     assert states(broken, ready=True) == []
     with pytest.raises(UnsupportedError, match="repository_name: expected none, got 'x'"):
         states(repository(), repository_name="x")
+
+
+# One process answers these alone: work, and what is the same in all of them. A new RPC must be here
+# or in METHODS, or one of several processes answers for all.
+BY_ONE = """
+Sample SampleStream SampleLarge Encode ListModels GetServerInfo
+ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig ModelStatistics
+ModelInfer ModelStreamInfer RepositoryIndex
+"""
+
+
+def test_each_rpc_of_the_contract_is_answered_by_one_process_or_for_all():
+    contract = [
+        f"/{service.full_name}/{method.name}"
+        for file in (sampling_pb2, admin_pb2, pb)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
+    alone = [path for path in contract if path.rpartition("/")[2] in BY_ONE.split()]
+    assert Counter([*alone, *METHODS]) == Counter(contract)
+    assert len(alone) == len(BY_ONE.split())
 
 
 def test_memory_is_that_of_each_process_in_their_order():

@@ -68,7 +68,7 @@ class PageCheck:
             ip_address(name)
         except ValueError:
             return name in self._names or name.endswith(".localhost")
-        return True
+        return "%" not in name  # a zone may be any text, and no browser sends one
 
     def _may_call(self, origin: str | None, host: str) -> bool:
         """Whether an origin is allowed; programs send none, the server's page that of the host."""
