@@ -13,8 +13,8 @@ import grpc
 import numpy as np
 
 from benchmarks.service.processes import Server
-from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._tensors import Checksums
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
@@ -164,10 +164,7 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def request(cloud: np.ndarray, samples: int, *, return_points: bool = False) -> bytes:
-    """A serialized SampleRequest of one float32 cloud."""
-    tensor = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=cloud.shape, data=cloud.tobytes()
-    )
-    return pb.SampleRequest(
-        points=tensor, sample_counts=[samples], return_points=return_points
-    ).SerializeToString()
+    """The message of `Client.sample` in plain text; it asks for points if `return_points`."""
+    request = SampleRpc(cloud, samples, checksums=Checksums.WELCOME).head
+    request.return_points = return_points
+    return request.SerializeToString()

@@ -16,10 +16,14 @@ from benchmarks.soak.samples import (
     SampleCase,
     SamplersDisagreeError,
     agreed_rows,
+    client_rpc,
     sample_case,
-    tensor_of,
 )
-from farpoint.v1 import packed_cloud_pb2
+from farpoint import PackedCloud, PackedField
+from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.stream import UploadRpc
+from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_models.weights import default_encoder
 
@@ -134,12 +138,12 @@ def make_cases(seed: int) -> Cases:
         sample_case([_surface(random, n)], LARGE_SAMPLES, [int(random.integers(n))])
         for n in LARGE_POINTS
     ]
-    upload = sample_case([_surface(random, UPLOAD_POINTS)], LARGE_SAMPLES, [0])
+    upload = [_surface(random, UPLOAD_POINTS)], LARGE_SAMPLES, [0]
     plain = [_plain_case(random) for _ in range(PLAIN_CASES)]
     return Cases(
         small=[_small_case(random, i) for i in range(SMALL_CASES)],
         large=large,
-        uploads=[(upload_messages(upload.request), upload)],
+        uploads=[(upload_messages(client_rpc(*upload)), sample_case(*upload))],
         encode=[_encode_case(random.random((n, 3), np.float32)) for n in ENCODE_POINTS],
         packed=[packed_case(case) for case in plain],
         http=[request for case in plain for request in http_requests(case).values()],
@@ -185,26 +189,17 @@ def packed_case(case: SampleCase) -> SampleCase:
     request = pb.SampleRequest.FromString(case.request)
     points = np.frombuffer(request.points.data, "<f4").reshape(-1, 3)
     rows = np.concatenate([points, np.ones((len(points), 1), "<f4")], axis=1)
-    cloud = packed_cloud_pb2.PackedCloud(
-        width=len(points), height=1, point_step=16, row_step=rows.nbytes, data=rows.tobytes()
-    )
-    for i, name in enumerate(("x", "y", "z", "intensity")):
-        cloud.fields.add(name=name, offset=4 * i, data_type=1, count=1)
-    request.ClearField("points")
-    request.packed_cloud.CopyFrom(cloud)
-    return replace(case, request=request.SerializeToString())
+    names = ("x", "y", "z", "intensity")
+    fields = [PackedField(name, 4 * i, np.float32) for i, name in enumerate(names)]
+    cloud = PackedCloud(fields, rows.tobytes(), point_step=16, width=len(points))
+    arguments = cloud, request.sample_counts[0], None, request.start_indices[0]
+    packed = SampleRpc(*arguments, checksums=Checksums.WELCOME).request
+    return replace(case, request=packed.SerializeToString())
 
 
-def upload_messages(request: bytes) -> tuple[bytes, ...]:
-    """The messages of a SampleLarge: the request without its data, then the data in chunks."""
-    head = pb.SampleRequest.FromString(request)
-    data = head.points.data
-    head.points.ClearField("data")
-    parts = [
-        pb.SampleLargeRequest(points_data=data[at : at + UPLOAD_BYTES])
-        for at in range(0, len(data), UPLOAD_BYTES)
-    ]
-    messages = [pb.SampleLargeRequest(request=head), *parts]
+def upload_messages(rpc: SampleRpc) -> tuple[bytes, ...]:
+    """The messages of a SampleLarge to a server that accepts twice UPLOAD_BYTES in one."""
+    messages = UploadRpc(rpc, 2 * UPLOAD_BYTES).request
     return tuple(message.SerializeToString() for message in messages)
 
 
@@ -216,7 +211,7 @@ def _encode_case(cloud: np.ndarray) -> EncodeCase:
         if not np.array_equal(own, agreed_rows(cloud, len(own), 0)):
             raise SamplersDisagreeError(f"the encoder's stage of {len(own)}")
     return EncodeCase(
-        request=pb.EncodeRequest(points=tensor_of(cloud)).SerializeToString(),
+        request=EncodeRpc(cloud, None, None, Checksums.WELCOME).request.SerializeToString(),
         indices=tuple(own.tobytes() for own in indices),
         counts=tuple(stage.counts[0].numpy().tobytes() for stage in stages),
         features=tuple(stage.features[0].mT.numpy().ravel() for stage in stages),

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from tests.support.brute_force import covering_radius, furthest_points
 
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_ops import furthest_point_sample
 
-TYPES = {"float32": 1, "float64": 2, "float16": 3}
 NEAR = 1e-4
 
 
@@ -39,10 +39,9 @@ class SampleCase:
         if answer.indices.data != self.indices or tuple(answer.lengths) != self.lengths:
             return False
         distances = np.frombuffer(answer.distances.data, "<f4")
-        last = distances[np.cumsum(self.lengths) - 1] if len(distances) else ()
-        if answer.points.data != self.points or len(last) != len(self.radii):
+        if answer.points.data != self.points or len(distances) != sum(self.lengths):
             return False
-        return np.allclose(last, self.radii, NEAR, NEAR)
+        return np.allclose(distances[np.cumsum(self.lengths) - 1], self.radii, NEAR, NEAR)
 
     def streamed(self) -> bytes:
         """The same request as a message of a SampleStream."""
@@ -50,22 +49,20 @@ class SampleCase:
         return pb.SampleStreamRequest(request=request).SerializeToString()
 
 
+def client_rpc(clouds: Sequence[np.ndarray], m: int, starts: Sequence[int]) -> SampleRpc:
+    """The call of a client in plain text, with its request."""
+    nonfinite = "reject" if all(np.isfinite(cloud).all() for cloud in clouds) else "ignore"
+    return SampleRpc([*clouds], m, None, starts, nonfinite, checksums=Checksums.WELCOME)
+
+
 def sample_case(
     clouds: Sequence[np.ndarray], m: int, starts: Sequence[int], *, extras: bool = False
 ) -> SampleCase:
-    """A request of m samples of each cloud; with `extras` it asks for points and distances."""
-    flat = np.concatenate(clouds)
+    """A request of m samples of each cloud; with `extras` it asks for points too."""
     seen = [_as_seen(cloud) for cloud in clouds]
     rows = [agreed_rows(cloud, m, start) for cloud, start in zip(seen, starts, strict=True)]
-    request = pb.SampleRequest(
-        points=tensor_of(flat),
-        lengths=[len(cloud) for cloud in clouds],
-        sample_counts=[m],
-        start_indices=starts,
-        nonfinite_policy=pb.NONFINITE_POLICY_IGNORE,
-        return_points=extras,
-        return_distances=extras,
-    )
+    request = client_rpc(clouds, m, starts).head
+    request.return_points = extras
     chosen = [cloud[own] for cloud, own in zip(clouds, rows, strict=True)]
     radii = tuple(
         covering_radius(cloud[np.isfinite(cloud).all(axis=1)], _finite_rows(cloud, own))
@@ -76,7 +73,7 @@ def sample_case(
         lengths=(m,) * len(clouds),
         indices=np.concatenate(rows).astype("<i4").tobytes(),
         points=np.concatenate(chosen).tobytes() if extras else b"",
-        radii=radii if extras else (),
+        radii=radii,
     )
 
 
@@ -99,10 +96,3 @@ def agreed_rows(cloud: np.ndarray, m: int, start: int) -> np.ndarray:
     if not np.array_equal(rows, ops):
         raise SamplersDisagreeError(f"{len(cloud)} points, {m} samples from {start}")
     return rows
-
-
-def tensor_of(array: np.ndarray) -> tensor_pb2.Tensor:
-    """As a message."""
-    return tensor_pb2.Tensor(
-        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
-    )

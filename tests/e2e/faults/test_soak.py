@@ -26,6 +26,7 @@ CASES = Cases(small=[CASE], large=[CASE], uploads=[], encode=[])
 RIGHT = pb.SampleResponse(lengths=[5])
 RIGHT.indices.data = CASE.indices
 RIGHT.indices.shape[:] = [5]
+RIGHT.distances.data = np.full(5, CASE.radii, "<f4").tobytes()
 WRONG = pb.SampleResponse(lengths=[5])
 WRONG.indices.data = CASE.indices[:-1] + b"\x07"
 Behavior = Callable[[bytes, Any], Awaitable[bytes]]

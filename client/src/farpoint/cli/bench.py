@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from farpoint._connection.channel import Balance, open_aio_channel
 from farpoint._default import Connection
 from farpoint._rpcs.sample import SampleRpc
+from farpoint._tensors import Checksums, choose_checksums
 from farpoint.cli.arguments import BenchArguments
 from farpoint.errors import InvalidArgumentError, from_rpc_error
 from farpoint.io import read_cloud
@@ -166,13 +167,16 @@ async def offer(call: Call, requests: Sequence[bytes], arrivals: Arrivals) -> Me
     return measured
 
 
-def make_requests(kinds: Sequence[Kind], cloud: str | None, seed: int) -> list[bytes]:
-    """One serialized Sample request of each kind.
+def make_requests(
+    kinds: Sequence[Kind], cloud: str | None, checksums: Checksums, seed: int
+) -> list[bytes]:
+    """One Sample request of each kind, as a client sends it.
 
     Args:
         kinds: of requests.
         cloud: a file whose points are drawn from, again and again if there are too few; None for
             points of a wavy surface, as scanners see them.
+        checksums: of the answers.
         seed: of what is drawn.
     """
     random = np.random.default_rng(seed)
@@ -185,7 +189,7 @@ def make_requests(kinds: Sequence[Kind], cloud: str | None, seed: int) -> list[b
             points = np.stack([x, y, z], axis=1).astype(np.float32)
         else:
             points = scan[random.choice(len(scan), kind.points, replace=kind.points > len(scan))]
-        rpc = SampleRpc(points, kind.samples, nonfinite="ignore")
+        rpc = SampleRpc(points, kind.samples, checksums=checksums)
         requests.append(rpc.request.SerializeToString())
     return requests
 
@@ -213,7 +217,8 @@ def sustained(steps: Sequence[Step]) -> float | None:
 def run(connection: Connection, arguments: BenchArguments) -> None:
     """Runs the benchmark and prints its result."""
     kinds = [Kind.parse(size) for size in arguments.sizes or ["16384:1024"]]
-    requests = make_requests(kinds, arguments.cloud, seed=0)
+    checksums = choose_checksums(None, is_plain=connection.security().credentials is None)
+    requests = make_requests(kinds, arguments.cloud, checksums, seed=0)
     steps = []
     with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
         step_at = partial(_step, pool, connection, requests, kinds, arguments)
