@@ -54,11 +54,12 @@ TORCH_LIBRARY(farpoint, m) {
       tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
   // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
-  // undefined; the other clouds are finished. A cloud whose radius is negative has none.
+  // undefined; the other clouds are finished. A cloud whose radius is negative has none. A call
+  // that is not done after `budget_ns`, unless that is 0, is given up, and its outputs are empty.
   m.def(
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False, "
-      "Tensor? radius=None) -> (Tensor, Tensor)");
+      "Tensor? radius=None, int budget_ns=0) -> (Tensor, Tensor)");
 
   // (B, C, N), (B, M) -> (B, C, M). Each of these two is the other's derivative.
   m.def("gather_points(Tensor features, Tensor idx) -> Tensor", tags);

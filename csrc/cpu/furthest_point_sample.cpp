@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checks.h"
+#include "cpu/kernels/clock.h"
 
 namespace farpoint {
 namespace {
@@ -57,6 +58,7 @@ struct Sampling {
   at::Tensor points;  // contiguous; a matrix of distances has its N columns
   bool matrix;
   Tensors outputs;
+  int64_t deadline = 0;  // of FpsTask
   std::vector<cpu::FpsTask> tasks = {};
 
   // Adds a cloud of n rows of the points, whose m samples have a place in the outputs.
@@ -68,13 +70,14 @@ struct Sampling {
     auto* left = static_cast<char*>(distances.mutable_data_ptr());
     tasks.push_back({values + row * columns * bytes, n, columns, bytes == 8, matrix, m, start,
                      indices.mutable_data_ptr<int32_t>() + place,
-                     distances.numel() > 0 ? left + place * bytes : nullptr, radius, cancelled});
+                     distances.numel() > 0 ? left + place * bytes : nullptr, radius, cancelled,
+                     deadline});
   }
 
-  Tensors run() {
-    cpu::furthest_point_sample(tasks.data(), static_cast<int64_t>(tasks.size()),
-                               at::get_num_threads());
-    return outputs;
+  // Returns whether all clouds are finished.
+  bool run() {
+    return cpu::furthest_point_sample(tasks.data(), static_cast<int64_t>(tasks.size()),
+                                      at::get_num_threads());
   }
 };
 
@@ -102,7 +105,8 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
   Sampling s = {sampled_coordinates(xyz), false,
                 outputs(xyz, {xyz.size(0), m}, return_distances, radius.has_value())};
   add_dense_clouds(s, m, start, lengths, radius);
-  return s.run();
+  s.run();
+  return s.outputs;
 }
 
 Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_t m,
@@ -113,7 +117,8 @@ Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_
   Sampling s = {widened(distances), true,
                 outputs(distances, {distances.size(0), m}, return_distances, false)};
   add_dense_clouds(s, m, start, lengths, std::nullopt);
-  return s.run();
+  s.run();
+  return s.outputs;
 }
 
 // `cancelled` is the flag of each cloud, which the caller may raise while the kernel runs, or
@@ -123,7 +128,9 @@ static_assert(sizeof(std::atomic<int>) == sizeof(int32_t) && std::atomic<int>::i
 Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
                       const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
                       int64_t total_samples, bool return_distances,
-                      const std::optional<at::Tensor>& radius, const std::atomic<int>* cancelled) {
+                      const std::optional<at::Tensor>& radius,
+                      const std::atomic<int>* cancelled = nullptr, int64_t budget_ns = 0) {
+  const int64_t deadline = budget_ns > 0 ? cpu::monotonic_ns() + budget_ns : 0;
   check_ragged(xyz, offsets, sample_offsets, start, radius);
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   check_offsets("offsets", rows, xyz.size(0));
@@ -131,7 +138,7 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   const auto starts = int64_or_none(start);
   const auto radii = radii_of(radius, rows.size(0) - 1, cancelled != nullptr);
   Sampling s = {sampled_coordinates(xyz), false,
-                outputs(xyz, {total_samples}, return_distances, radius.has_value())};
+                outputs(xyz, {total_samples}, return_distances, radius.has_value()), deadline};
   const int64_t* row = rows.const_data_ptr<int64_t>();
   const int64_t* slot = slots.const_data_ptr<int64_t>();
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
@@ -143,7 +150,9 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
     check_start(first, size, b);
     s.add(row[b], size, m, first, slot[b], radii[b], cancelled ? cancelled + b : nullptr);
   }
-  s.run();
+  if (!s.run() && deadline > 0 && cpu::monotonic_ns() >= deadline) {
+    return outputs(xyz, {0}, false, false);
+  }
   auto* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
     for (int64_t i = slot[b]; i < slot[b + 1]; ++i) {
@@ -159,16 +168,14 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
                                      int64_t /*max_points*/, int64_t /*max_samples*/,
                                      bool return_distances,
                                      const std::optional<at::Tensor>& radius) {
-  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
-                       nullptr);
+  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances,
+                       radius);
 }
 
-Tensors furthest_point_sample_cancellable(const at::Tensor& xyz, const at::Tensor& offsets,
-                                          const at::Tensor& sample_offsets,
-                                          const std::optional<at::Tensor>& start,
-                                          int64_t total_samples, const at::Tensor& cancelled,
-                                          bool return_distances,
-                                          const std::optional<at::Tensor>& radius) {
+Tensors furthest_point_sample_cancellable(
+    const at::Tensor& xyz, const at::Tensor& offsets, const at::Tensor& sample_offsets,
+    const std::optional<at::Tensor>& start, int64_t total_samples, const at::Tensor& cancelled,
+    bool return_distances, const std::optional<at::Tensor>& radius, int64_t budget_ns) {
   TORCH_CHECK_TYPE(cancelled.scalar_type() == at::kInt, "cancelled: expected int32, got ",
                    cancelled.scalar_type());
   TORCH_CHECK_VALUE(
@@ -177,7 +184,7 @@ Tensors furthest_point_sample_cancellable(const at::Tensor& xyz, const at::Tenso
       cancelled.sizes());
   return sample_ragged(
       xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
-      reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>()));
+      reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>()), budget_ns);
 }
 
 }  // namespace

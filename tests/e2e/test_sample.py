@@ -44,6 +44,15 @@ def test_a_raw_caller_gets_all_that_it_asks_for(stub):
     assert 0 <= timings.queue_ms <= timings.server_ms
 
 
+def test_a_cloud_that_takes_longer_than_predicted_is_sampled(client):
+    """Its sizes are those of work on the event loop, which gives it up, and the engine takes it."""
+    scales = np.exp2(RANDOM.uniform(-180, 60, (15_000, 1)))
+    points = (scales * RANDOM.normal(size=(15_000, 3))).astype(np.float32)
+    sample = client.sample(points, 150)
+    assert sample.indices.tolist() == furthest_points(points, 150).tolist()
+    assert sample.timings.queue_ms > 0
+
+
 def test_map_coordinates_sample_as_exactly_as_centered_ones(stub, client):
     lattice = RANDOM.integers(0, 2000, (400, 3)) / 128  # exact wherever they are shifted to
     utm = lattice + np.array([512_701, 5_403_550, 295.25])

@@ -6,8 +6,8 @@ from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS, sample_bytes
 
-# Of a message: most besides the points, and each point.
-HEAD_BYTES, POINT_BYTES = 512, 12
+# Of a message, at most: what it has besides the points, and a point.
+HEAD_BYTES, POINT_BYTES = 512, 24
 
 
 class _Request(ctypes.Structure):
@@ -19,8 +19,13 @@ class _Request(ctypes.Structure):
         ("start", ctypes.c_int64),
         ("data", ctypes.c_int64),
         ("response_bytes", ctypes.c_int64),
+        ("elapsed_ns", ctypes.c_int64),
+        ("radius", ctypes.c_float),
+        ("is_float64", ctypes.c_int32),
+        ("ignore_nonfinite", ctypes.c_int32),
         ("return_points", ctypes.c_int32),
         ("return_distances", ctypes.c_int32),
+        ("return_checksums", ctypes.c_int32),
     )
 
 
@@ -28,59 +33,92 @@ class _Request(ctypes.Structure):
 # ten times as long to get it back from another thread.
 _library = ctypes.PyDLL(str(LIBRARIES / "libfarpoint_cpu.so"))
 _read = _library.farpoint_read_sample_request
-_read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Request))
+_read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(_Request))
 _answer = _library.farpoint_answer_sample_request
-_answer.argtypes = (ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double, ctypes.c_char_p)
+_answer.argtypes = (
+    *(ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double),
+    *(ctypes.c_int64, ctypes.c_char_p),
+)
 _answer.restype = ctypes.c_int64
 
 
 class SmallSample:
-    """Work that reads a SampleRequest and is its SampleResponse, for the event loop.
+    """A message with a SampleRequest that C++ answers with a SampleResponse, for the event loop.
 
-    Python's objects for the parts of a request cost more than the samples of a small cloud.
+    Python's objects for the parts of a request cost more than the samples of a small cloud. What
+    C++ leaves to Python, Python answers or refuses.
+
+    Attributes:
+        point_count: Of the cloud.
     """
 
-    __slots__ = ("_arrived", "_cost_ns", "_raw", "_request", "point_count", "samples")
+    __slots__ = ("_arrived", "_budget_ns", "_cost_ns", "_raw", "_request", "point_count")
 
-    def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
-        self._raw, self._request, self._arrived = raw, request, arrived
-        self.point_count, self.samples = int(request.points), int(request.samples)
+    def __init__(self, raw: bytes, request: _Request, arrived: float, budget_ns: int) -> None:
+        self._raw, self._request = raw, request
+        self._arrived, self._budget_ns = arrived, budget_ns
+        self.point_count = int(request.points)
         self._cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
 
     @staticmethod
     def read(
-        raw: bytes, limits: RequestLimits, most_ns: int, arrived: float
+        raw: bytes,
+        limits: RequestLimits,
+        budget_ns: int,
+        arrived: float,
+        *,
+        is_streamed: bool = False,
     ) -> "SmallSample | None":
-        """The work of a message that arrived at a moment of time.monotonic.
+        """The request in a message; None if it is left to Python.
 
-        None if it may take more than `most_ns`, is not of one cloud of float32 to be sampled by
-        distance alone, or has wrong numbers.
+        Args:
+            raw: A SampleRequest; a SampleStreamRequest if `is_streamed`.
+            limits: Of a request.
+            budget_ns: Nanoseconds that it may be predicted to take, and after which it gives up.
+            arrived: When it did, by time.monotonic.
         """
         size, request = len(raw), _Request()
-        if (size - HEAD_BYTES) * POINT_NS > POINT_BYTES * most_ns or not _read(raw, size, request):
+        if (size - HEAD_BYTES) * POINT_NS > POINT_BYTES * budget_ns:
+            return None
+        if not _read(raw, size, is_streamed, request):
             return None
         if request.points > limits.points or size > limits.message_bytes:
             return None
-        work = SmallSample(raw, request, arrived)
-        return work if work._cost_ns <= most_ns else None
+        work = SmallSample(raw, request, arrived, budget_ns)
+        return work if work._cost_ns <= budget_ns else None
+
+    def cost_ns(self, device_type: str = "cpu") -> int:  # noqa: ARG002  never for a GPU
+        """Predicted nanoseconds."""
+        return self._cost_ns
+
+    @property
+    def samples(self) -> int:
+        """Number of samples; until it is answered, the maximum of a request with a radius."""
+        return int(self._request.samples)
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Nanoseconds that `answer` took, whether it answered or gave up; 0 before."""
+        return int(self._request.elapsed_ns)
 
     @property
     def predicted_bytes(self) -> int:
         """Maximum bytes in memory, without the message."""
         return sample_bytes(self.point_count, 1, self.samples)
 
-    def cost_ns(self, device_type: str = "cpu") -> int:  # noqa: ARG002  never for a GPU
-        """Predicted nanoseconds."""
-        return self._cost_ns
+    def answer(self) -> bytes | None:
+        """The serialized SampleResponse, computed on the calling thread.
 
-    def inline(self) -> bytes:
-        """The serialized response, computed on the calling thread.
-
-        Raises:
-            ValueError: a coordinate is not finite, or memory is short; Python knows what follows.
+        None if it is left to Python: too few coordinates are finite, memory is short, or the budget
+        ran out.
         """
         response = ctypes.create_string_buffer(self._request.response_bytes)
-        size = _answer(self._raw, self._request, self._arrived, response)
-        if not size:
+        size = _answer(self._raw, self._request, self._arrived, self._budget_ns, response)
+        return ctypes.string_at(response, size) if size else None
+
+    def inline(self) -> bytes:
+        """`answer`, for an engine; raises ValueError for what is left to Python."""
+        answer = self.answer()
+        if answer is None:
             raise ValueError("left to Python")
-        return ctypes.string_at(response, size)
+        return answer

@@ -89,6 +89,29 @@ def test_every_thread_sees_that_its_cloud_is_cancelled(dimensions: int, threads:
     timer.join()
 
 
+@pytest.mark.parametrize("dimensions", [3, 16])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_call_that_outlasts_its_budget_has_empty_outputs(dimensions: int, threads: int) -> None:
+    xyz, bounds = cloud(2_000_000, dimensions), offsets(20, 1_999_980)
+    arguments = xyz, bounds, bounds, None, len(xyz), flags_of(2), True, None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    begin = time.perf_counter()
+    try:
+        outputs = ops._furthest_point_sample_cancellable(*arguments, 100_000_000)
+    finally:
+        torch.set_num_threads(before)
+    assert 0.1 < time.perf_counter() - begin < SECONDS_TO_END
+    assert [output.shape for output in outputs] == [(0,), (0,)]
+
+
+def test_a_budget_that_is_kept_changes_nothing() -> None:
+    arguments = cloud(30), offsets(10, 20), offsets(9, 20), None, 29, flags_of(2), True, None
+    expected = ops._furthest_point_sample_cancellable(*arguments)
+    got = ops._furthest_point_sample_cancellable(*arguments, 60_000_000_000)
+    assert all(map(torch.equal, got, expected))
+
+
 @pytest.mark.parametrize(
     ("flags", "error", "message"),
     [

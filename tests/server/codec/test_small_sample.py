@@ -5,77 +5,122 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from tests.support.messages import FUZZ_INPUTS, field, mutated, sample_request, tensor
+from tests.support.small_sample import LIMITS, is_answered, read, timeless
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint.v1.packed_cloud_pb2 import PackedCloud
-from farpoint_server.codec.coordinates import decode_sample_request
-from farpoint_server.codec.sample_request import parse_sample_request, read_sample_message
-from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.small_sample import SmallSample
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute.work import Outcome
-from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS
 
 # The server accepts such arrays when its engine starts.
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-LIMITS = RequestLimits(message_bytes=1 << 20, points=5000, clouds=9)
 GENERATOR = np.random.default_rng(0)
+RETURNED = (
+    *({}, {"return_points": True}, {"return_distances": True}, {"return_checksums": True}),
+    {"return_points": True, "return_distances": True, "return_checksums": True},
+)
+NAN = np.array([[0, np.nan, 0], [0, 0, 0], [1, 1, 1], [np.inf, 2, 2], [3, 3, 3]])
 
 
-def cloud(points: int) -> np.ndarray:
-    return GENERATOR.random((points, 3), np.float32)
+def cloud(points: int, dtype: str = "f4") -> np.ndarray:
+    return GENERATOR.random((points, 3)).astype(dtype)
 
 
-def read(raw: bytes, most_ns: int = 10_000_000, limits: RequestLimits = LIMITS):
-    return SmallSample.read(raw, limits, most_ns, time.monotonic())
-
-
-def python_answer(raw: bytes) -> pb.SampleResponse:
-    """The response of the way that every request can take, without its times."""
-    parsed = parse_sample_request(read_sample_message(raw, LIMITS.clouds), LIMITS)
-    decoded = decode_sample_request(parsed)
-    samples = decoded.work.inline()
-    return timeless(serialize_sample_response(0.0, decoded, Outcome(samples, 0, 0)))
-
-
-def timeless(serialized: bytes) -> pb.SampleResponse:
-    response = pb.SampleResponse.FromString(serialized)
-    response.ClearField("timings")
-    return response
+def answers(points: np.ndarray, m: int | list[int], **fields: object) -> bool:
+    return is_answered(sample_request(points, m, **fields).SerializeToString())
 
 
 @pytest.mark.parametrize("points", [1, 2, 42, 43, 1024, 4999])
-@pytest.mark.parametrize("returned", [(), ("points",), ("distances",), ("points", "distances")])
-def test_the_response_is_that_of_the_servers_python(points, returned):
-    fields = {f"return_{name}": True for name in returned}
+@pytest.mark.parametrize("returned", RETURNED, ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_response_is_that_of_the_servers_python(points, returned, dtype):
+    sent = 1e6 + 100 * cloud(points, dtype)
     for samples in sorted({1, points // 2 or 1, points}):
         for optional in ({}, {"lengths": [points]}, {"method": 1, "nonfinite_policy": 2}):
-            sent = sample_request(
-                cloud(points), samples, start_indices=[points - 1], **fields, **optional
-            )
-            work = read(sent.SerializeToString())
-            assert (work.point_count, work.samples) == (points, samples)
-            got = work.inline()
-            assert timeless(got) == python_answer(sent.SerializeToString())
+            assert answers(sent, samples, start_indices=[points - 1], **returned, **optional)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("radius", [0.0, 0.2, 0.5, float("inf")])
+@pytest.mark.parametrize("method", [0, 1, 4])
+def test_a_radius_ends_the_samples(dtype, radius, method):
+    fields = {"covering_radius": radius, "method": method, "return_checksums": True}
+    for m in ([], 1, 100, 300):
+        for returned in RETURNED:
+            assert answers(cloud(300, dtype), m, **{**fields, **returned})
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_that_are_not_finite_are_ignored_on_request(dtype):
+    for start in range(5):
+        fields = {"start_indices": [start], "return_distances": True, "return_points": True}
+        for m in (1, 2, 3):
+            sent = NAN.astype(dtype)
+            assert answers(sent, m, nonfinite_policy=2, **fields)
+            assert not answers(sent, m, **fields)
+        assert not answers(NAN.astype(dtype), 4, nonfinite_policy=2, **fields)
+        assert answers(NAN.astype(dtype), [], nonfinite_policy=2, covering_radius=0, **fields)
 
 
 def test_equal_distances_and_the_first_row_are_as_in_python():
     lattice = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), -1).reshape(-1, 3).astype("<f4")
     for points in (lattice, np.zeros((50, 3), np.float32), -0.0 * lattice):
-        raw = sample_request(points, 50, return_distances=True).SerializeToString()
-        assert timeless(read(raw).inline()) == python_answer(raw)
+        assert answers(points, 50, return_distances=True)
+
+
+@pytest.mark.parametrize("level", ["plain", ""])
+def test_checksums_are_the_same_with_and_without_the_instruction(level):
+    limit = torch.ops.farpoint._cpu_simd
+    limit(level)
+    try:
+        for m in range(1, 40):  # of an even and an odd number of words
+            assert answers(cloud(40), m, return_checksums=True, return_points=True)
+    finally:
+        limit("")
 
 
 def test_the_times_are_of_this_call():
     arrived = time.monotonic() - 7
     raw = sample_request(cloud(1000), 100).SerializeToString()
-    answer = SmallSample.read(raw, LIMITS, 10_000_000, arrived).inline()
-    timings = pb.SampleResponse.FromString(answer).timings
+    work = SmallSample.read(raw, LIMITS, 1_000_000_000, arrived)
+    assert work.elapsed_ns == 0
+    timings = pb.SampleResponse.FromString(work.answer()).timings
     assert timings.queue_ms == 0 < timings.compute_ms < timings.server_ms
     assert 7000 <= timings.server_ms < 1000 * (time.monotonic() - arrived)
+    assert timings.compute_ms <= work.elapsed_ns / 1e6 < timings.server_ms
+
+
+def test_a_message_of_a_stream_is_answered_like_its_request():
+    request = sample_request(cloud(100), 10, return_checksums=True)
+    for mode in (0, 1, 2, 7):
+        streamed = pb.SampleStreamRequest(request=request, mode=mode).SerializeToString()
+        got = read(streamed, is_streamed=True).answer()
+        assert timeless(got) == timeless(read(request.SerializeToString()).answer())
+        assert read(streamed) is None
+        assert read(streamed + b"\x0a\0", is_streamed=True) is None, "two requests"
+        assert read(streamed + b"\x18\1", is_streamed=True) is None, "an unknown field"
+    assert read(pb.SampleStreamRequest(mode=1).SerializeToString(), is_streamed=True) is None
+    for wrong in (sample_request(cloud(4), 5), pb.SampleRequest(), sample_request(NAN, 1)):
+        work = read(pb.SampleStreamRequest(request=wrong).SerializeToString(), is_streamed=True)
+        assert work is None or work.answer() is None
+
+
+def test_a_cloud_that_takes_longer_than_its_budget_is_left_to_python():
+    """Coordinates over all exponents of float32: at each scale they must be sorted again."""
+    scales = np.exp2(GENERATOR.uniform(-180, 60, (20_000, 1)))
+    points = (scales * GENERATOR.normal(size=(20_000, 3))).astype("f4")
+    raw = sample_request(points, 64).SerializeToString()
+    limits, cpu_ns = RequestLimits(1 << 20, 20_000, 1), {}
+    for budget_ns in (500_000, 60_000_000_000) * 5:
+        work, begun = read(raw, budget_ns, limits), time.thread_time_ns()
+        is_answered = work.answer() is not None
+        took_ns = time.thread_time_ns() - begun
+        assert is_answered == (work.elapsed_ns < budget_ns)
+        cpu_ns[is_answered] = min(took_ns, cpu_ns.get(is_answered, took_ns))
+    assert 2 * cpu_ns[False] < cpu_ns[True]
 
 
 def shaped(*shape: int) -> pb.SampleRequest:
@@ -84,14 +129,14 @@ def shaped(*shape: int) -> pb.SampleRequest:
     return pb.SampleRequest(points=points, sample_counts=[1])
 
 
-NAN = np.array([[0, 0, 0], [0, np.nan, 0], [1, 1, 1]], np.float32)
+FAR = np.array([[0, 0, 0], [1e300, 0, 0]])
 LEFT = {
     "nothing": pb.SampleRequest(),
     "no samples": pb.SampleRequest(points=tensor(cloud(4))),
-    "NaN": sample_request(NAN, 1),
-    "NaN at the end": sample_request(NAN.ravel()[[0, 1, 2, 3, 5, 4]].reshape(2, 3), 1),
+    "NaN at the end": sample_request(NAN[[1, 2, 0], ::-1].astype("f4"), 1),
     "infinity": sample_request(np.full((2, 3), np.inf, "f4"), 1, nonfinite_policy=2),
-    "float64": sample_request(cloud(4).astype(np.float64), 1),
+    "infinity in float64": sample_request(np.full((2, 3), np.inf), 1, nonfinite_policy=2),
+    "beyond float32": sample_request(FAR, 1),
     "two columns": sample_request(cloud(4)[:, :2], 1),
     "two columns in the bytes of three": shaped(4, 2),
     "more bytes than points": shaped(3, 3),
@@ -100,6 +145,7 @@ LEFT = {
     "one dimension": sample_request(cloud(4).ravel(), 1),
     "no points": sample_request(cloud(0), 1),
     "zero samples": sample_request(cloud(4), 0),
+    "zero samples to a radius": sample_request(cloud(4), 0, covering_radius=1),
     "too many samples": sample_request(cloud(4), 5),
     "a negative number": sample_request(cloud(4), -1),
     "a start beyond the cloud": sample_request(cloud(4), 1, start_indices=[4]),
@@ -108,19 +154,11 @@ LEFT = {
     "two clouds": sample_request(cloud(4), 1, lengths=[2, 2]),
     "a length of zero": sample_request(cloud(4), 1, lengths=[0]),
     "another length": sample_request(cloud(4), 1, lengths=[3]),
-    "random rows": sample_request(cloud(4), 1, method=3),
+    "a disk without a radius": sample_request(cloud(4), 1, method=4),
+    "a negative radius": sample_request(cloud(4), 1, covering_radius=-1),
+    "a radius that is no number": sample_request(cloud(4), 1, covering_radius=float("nan")),
     "an unknown policy": sample_request(cloud(4), 1, nonfinite_policy=3),
-    "a radius": sample_request(cloud(4), 1, covering_radius=0.5),
-    "checksums": sample_request(cloud(4), 1, return_checksums=True),
-    "seeds": sample_request(cloud(4), 1, seeds=[1]),
-    "attributes": sample_request(
-        cloud(4), 1, attributes=[tensor_pb2.Attribute(name="a", values=tensor(cloud(4)))]
-    ),
-    "records": pb.SampleRequest(packed_cloud=PackedCloud(), sample_counts=[1]),
-    "shared memory": pb.SampleRequest(
-        points=tensor_pb2.Tensor(data_type=1, shape=[4, 3], shared_memory={"region": b"r"}),
-        sample_counts=[1],
-    ),
+    "an unknown method": sample_request(cloud(4), 1, method=5),
 }
 
 
@@ -140,7 +178,7 @@ def test_fields_that_come_twice_are_left_to_python():
 def test_limits_and_long_work_are_left_to_python():
     raw = sample_request(cloud(100), 10).SerializeToString()
     cost_ns = 100 * POINT_NS + 10 * SAMPLE_NS
-    assert read(raw, cost_ns).cost_ns("cpu") == cost_ns
+    assert read(raw, cost_ns).cost_ns() == cost_ns
     assert read(raw, cost_ns - 1) is None
     assert read(raw, -1) is None
     assert read(raw, limits=RequestLimits(len(raw), 100, 1)) is not None
@@ -148,30 +186,15 @@ def test_limits_and_long_work_are_left_to_python():
     assert read(raw, limits=RequestLimits(len(raw) - 1, 100, 1)) is None
 
 
-def is_answered(raw: bytes) -> bool:
-    """Whether C++ answers a message, which it must do as Python does."""
-    work = read(raw)
-    try:
-        answer = work.inline() if work else None
-    except ValueError:
-        answer = None
-    if answer is None:
-        return False
-    try:
-        assert timeless(answer) == python_answer(raw), raw
-    except InvalidRequestError as error:
-        pytest.fail(f"a wrong message was answered: {error}: {raw!r}")
-    return True
-
-
 def test_damaged_messages_are_left_to_python_or_answered_as_by_python():
     chance = random.Random(7)
     seeds = [
         sample_request(cloud(4), 2, lengths=[4], start_indices=[1]).SerializeToString(),
         sample_request(cloud(20), 20, return_points=True, method=1).SerializeToString(),
-        sample_request(cloud(9), 1, return_distances=True).SerializeToString(),
+        sample_request(cloud(9), 1, return_distances=True, covering_radius=1).SerializeToString(),
+        sample_request(cloud(5, "f8"), 1, return_checksums=True).SerializeToString(),
     ]
-    answered = sum(is_answered(mutated(seeds[i % 3], chance)) for i in range(FUZZ_INPUTS))
+    answered = sum(is_answered(mutated(seeds[i % 4], chance)) for i in range(FUZZ_INPUTS))
     assert FUZZ_INPUTS // 20 < answered < FUZZ_INPUTS - FUZZ_INPUTS // 20
 
 
@@ -181,15 +204,18 @@ def test_any_numbers_are_left_to_python_or_answered_as_by_python():
     for _ in range(FUZZ_INPUTS):
         n = chance.randrange(6)
         some = [[], [], [n], [n], [0], [1], [n - 1], [n + 1], [-1], [1, 1]]
+        points = NAN[:n] if chance.random() < 0.2 else cloud(n)
         sent = pb.SampleRequest(
-            points=tensor(cloud(n)),
+            points=tensor(points.astype(chance.choice(["f4", "f4", "f8", "f2"]))),
             lengths=chance.choice(some),
             sample_counts=chance.choice(some),
             start_indices=chance.choice(some),
             method=chance.choice([0, 0, 1, 1, 3, 4]),
             nonfinite_policy=chance.choice([0, 1, 2, 3]),
+            covering_radius=chance.choice([None, None, 0.3, 0, -1, float("nan"), float("inf")]),
             return_points=chance.random() < 0.5,
             return_distances=chance.random() < 0.5,
+            return_checksums=chance.random() < 0.5,
         )
         answered += is_answered(sent.SerializeToString())
     assert answered > FUZZ_INPUTS // 50
@@ -207,7 +233,7 @@ def test_a_message_may_end_anywhere():
 
 def test_every_number_but_zero_is_true():
     raw = sample_request(cloud(4), 2).SerializeToString()
-    for tag in (b"\x40", b"\x48"):
+    for tag in (b"\x40", b"\x48", b"\x50"):
         for value in (b"\0", b"\1", b"\2", b"\x80\x80\1"):
             assert is_answered(raw + tag + value)
 

@@ -39,6 +39,7 @@ from farpoint_server.transport.admission import Admission
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
 LARGE = INLINE_FLOAT32_BYTES // 12 + 1
 CLOUD = np.random.default_rng(0).random((500, 3), np.float32)
+ROWS = {"name": "row", "values": {"data_type": 8, "shape": [500], "data": bytes(4000)}}
 
 
 class FirstRows:
@@ -141,7 +142,7 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
         fields = request_context.current().fields
         assert fields.pop("compute_ms") > 0
         assert fields == {"points": 500, "clouds": 1, "samples": 3, "queue_ms": 0}
-        assert await sample(return_checksums=True) == small, "a request that Python answers"
+        assert await sample(attributes=[ROWS]) == small, "a request that Python answers"
         assert queued.count == 1
         turn = threading.Event()
         busy = asyncio.ensure_future(engine.call(turn.wait))

@@ -11,6 +11,7 @@
 #include "cpu/kernels/brute_force/blocks.h"
 #include "cpu/kernels/fps/furthest_point_sample.h"
 #include "cpu/kernels/spatial/parallel.h"
+#include "cpu/kernels/stop.h"
 
 namespace farpoint::cpu {
 
@@ -80,9 +81,10 @@ int64_t sample_by_brute_force(const FpsTask& task, const std::vector<int32_t>& r
   Real* const distances = static_cast<Real*>(task.distances);
   Team team(threads);
   BruteSampler<Real> sampler(task, rows, team);
+  Stop stop(task.cancelled, task.deadline);
   int64_t index = start;
   for (int64_t i = 0;; ++i) {
-    if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return kCancelled;
+    if (stop.requested()) return kCancelled;
     task.indices[i] = rows[index];
     if (i + 1 == most && !distances) return most;
     const FarthestPoint<Real> farthest = sampler.apply(index);

@@ -42,7 +42,7 @@ int64_t sample_points(const FpsTask& task, const float* xyz, int64_t n, int64_t 
   const float stop_squared = ends_early(task) ? largest_square(static_cast<float>(task.radius)) : 0;
   return backend().sample({xyz, n, std::min(task.m, n), start, task.indices,
                            static_cast<float*>(task.distances), threads, task.cancelled,
-                           stop_squared});
+                           task.deadline, stop_squared});
 }
 
 // The rows that can be sampled before any other: of a matrix, all.
@@ -95,8 +95,9 @@ void fill(const FpsTask& task, const std::vector<int32_t>& rows, int64_t from) {
   for (int64_t row = 0; row < task.n && from < task.m; ++row) take(row);
 }
 
-void sample(const FpsTask& task, int threads) {
-  if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return;
+// Returns whether the task is finished.
+bool sample(const FpsTask& task, int threads) {
+  if (Stop(task.cancelled, task.deadline).requested()) return false;
   std::vector<int32_t> rows;
   int64_t sampled = kNotFinite;
   if (is_spatial(task)) {
@@ -107,7 +108,9 @@ void sample(const FpsTask& task, int threads) {
     rows = rows_to_sample(task);
     sampled = sample_rows(task, rows, threads);
   }
-  if (sampled != kCancelled && sampled < task.m && !ends_early(task)) fill(task, rows, sampled);
+  if (sampled == kCancelled) return false;
+  if (sampled < task.m && !ends_early(task)) fill(task, rows, sampled);
+  return true;
 }
 
 // Values that brute force looks at for each sample.
@@ -147,11 +150,13 @@ class Batch {
     within_ = std::max(1, threads / std::max(1, across_));
   }
 
-  void run() {
+  // Returns whether all tasks are finished.
+  bool run() {
     if (across_ > 0) {
       run_on_threads(across_, [](void* self, int) { static_cast<Batch*>(self)->work(); }, this);
     }
     if (error_) std::rethrow_exception(error_);
+    return finished_;
   }
 
  private:
@@ -159,7 +164,8 @@ class Batch {
     try {
       for (size_t i; !failed_ && (i = next_++) < order_.size();) {
         const FpsTask& task = tasks_[order_[i]];
-        sample(task, static_cast<int>(std::min<int64_t>(within_, most_threads(task))));
+        const auto parts = static_cast<int>(std::min<int64_t>(within_, most_threads(task)));
+        if (!sample(task, parts)) finished_ = false;
       }
     } catch (...) {
       if (!failed_.exchange(true)) error_ = std::current_exception();
@@ -170,7 +176,7 @@ class Batch {
   std::vector<int64_t> order_;
   int across_, within_;
   std::atomic<size_t> next_{0};
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> failed_{false}, finished_{true};
   std::exception_ptr error_;
 };
 
@@ -181,8 +187,8 @@ int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count) {
                          [](int64_t sum, const FpsTask& task) { return sum + cost(task); });
 }
 
-void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
-  Batch(tasks, count, threads).run();
+bool furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
+  return Batch(tasks, count, threads).run();
 }
 
 }  // namespace farpoint::cpu

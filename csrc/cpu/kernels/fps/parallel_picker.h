@@ -43,6 +43,7 @@ class alignas(64) PartitionWorker {
  public:
   PartitionWorker(const Partition& partition, PartitionWorker* all, int self)
       : partition_(partition),
+        stop_(partition.job.cancelled, partition.job.deadline),
         workers_(all),
         self_(self),
         tree_(partition.tree, partition.first_node(self), partition.first_node(self + 1)),
@@ -74,7 +75,7 @@ class alignas(64) PartitionWorker {
       const Sample f = picker_.farthest();
       const Key key = key_of(f);
       next_.store(key, std::memory_order_release);
-      if (key == 0 || stopped(partition_.job.cancelled) || ends_before(key)) {
+      if (key == 0 || stop_.requested() || ends_before(key)) {
         next_.store(0, std::memory_order_release);
         break;
       }
@@ -174,6 +175,7 @@ class alignas(64) PartitionWorker {
   }
 
   const Partition& partition_;
+  Stop stop_;
   PartitionWorker* const workers_;
   const int self_;
   Tree tree_;

@@ -11,9 +11,10 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 // samples.
 template <class Picker>
 int64_t sample_with(const FpsJob& job, Picker& picker) {
+  Stop stop(job.cancelled, job.deadline);
   job.indices[0] = static_cast<int32_t>(job.start);
   for (int64_t i = 1;; ++i) {
-    if (stopped(job.cancelled)) return kCancelled;
+    if (stop.requested()) return kCancelled;
     if (i == job.m && !job.distances) return i;
     const Sample f = picker.farthest();
     if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
@@ -42,7 +43,8 @@ inline int64_t sample(const FpsJob& job) {
   const int64_t around = 8 * job.n / job.m, most = 16 * kUnsorted;
   const int64_t enough = around < kUnsorted ? kUnsorted : around < most ? around : most;
   Team team(job.threads);
-  const TreePlan plan = {job.xyz, job.n, enough, job.xyz + 3 * job.start, team, job.cancelled};
+  const TreePlan plan = {job.xyz, job.n,         enough,      job.xyz + 3 * job.start,
+                         team,    job.cancelled, job.deadline};
   Tree tree(plan);
   {
     Builder builder(plan, tree);  // its memory goes back before the pickers ask for theirs

@@ -1,8 +1,9 @@
 // Interface of the kernels that are compiled once for each instruction set.
 #pragma once
 
-// All headers of the library that the kernels use: a file that compiles them includes this one
-// before it names its target, since what they declare belongs to every level.
+// All headers of the library that the kernels use, and what belongs to no level: a file that
+// compiles them includes this one before it names its target, since what they declare belongs to
+// every level.
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +11,8 @@
 #include <cstring>
 #include <thread>
 #include <vector>
+
+#include "cpu/kernels/stop.h"
 
 #pragma GCC visibility push(default)
 namespace farpoint::cpu {
@@ -24,6 +27,7 @@ struct FpsJob {
   float* distances;                   // m, or nullptr
   int threads;                        // for this one cloud
   const std::atomic<int>* cancelled;  // or nullptr
+  int64_t deadline;                   // of FpsTask
   float stop_squared = 0;  // sampling ends where no point is farther than this, a squared distance
 };
 

@@ -1,7 +1,7 @@
 // A serialized farpoint.v1.SampleRequest answered as a serialized SampleResponse, without protobuf
-// and Python, whose objects cost more than sampling a small cloud. It serves the common request:
-// one finite cloud of float32, farthest points, and no more than rows, points and distances in the
-// answer. All else, and all that is wrong, is left to the server's Python, which has every rule.
+// and Python, whose objects cost more than sampling a small cloud. It serves what our clients send
+// for one cloud of float32 or float64: farthest points, to a radius or not. All else, and all that
+// is wrong, is left to the server's Python, which has every rule.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,34 @@ extern "C" {
 
 struct farpoint_sample_request {
   int64_t points;
-  int64_t samples;
+  int64_t samples;  // with a radius at most; once it is answered, how many there are
   int64_t start;
   int64_t data;            // offset of the coordinates in the message
   int64_t response_bytes;  // at most
+  int64_t elapsed_ns;      // of farpoint_answer_sample_request, whatever came of it
+  float radius;            // negative for none
+  int32_t is_float64;
+  int32_t ignore_nonfinite;
   int32_t return_points;
   int32_t return_distances;
+  int32_t return_checksums;
 };
 
-// Reads a message; 0 if it is not the common request.
-int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size,
+// Reads a message; 0 if it is left to Python.
+//
+// is_streamed: whether it is a SampleStreamRequest, which has the request in it.
+int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size, int32_t is_streamed,
                                      farpoint_sample_request* request);
 
-// Samples on the calling thread and writes the response of at most `response_bytes`.
+// Samples on the calling thread and writes a SampleResponse of at most `response_bytes`.
 //
 // message, request: of farpoint_read_sample_request.
 // arrived: of the call, in seconds of CLOCK_MONOTONIC.
+// budget_ns: nanoseconds after which it is given up.
 //
-// Returns the size of the response; 0 if a coordinate is not finite, or it failed.
-int64_t farpoint_answer_sample_request(const uint8_t* message,
-                                       const farpoint_sample_request* request, double arrived,
-                                       uint8_t* response);
+// Returns the size of the response; 0 if it was given up, for the time or for lack of memory or of
+// finite coordinates.
+int64_t farpoint_answer_sample_request(const uint8_t* message, farpoint_sample_request* request,
+                                       double arrived, int64_t budget_ns, uint8_t* response);
 }
 #pragma GCC visibility pop

@@ -39,7 +39,7 @@ class Builder {
     place_cells();
     plan_.team.run<&Builder::move_items>(*this);
     plan_.team.run<&Builder::sort_cells>(*this);
-    if (stopped(plan_.cancelled)) return Built::kCancelled;
+    if (Stop(plan_.cancelled, plan_.deadline).requested()) return Built::kCancelled;
     pad_last_leaf();
     plan_.team.run<&Builder::set_leaves>(*this);
     return stopped(plan_.cancelled) ? Built::kCancelled : Built::kDone;
@@ -127,7 +127,8 @@ class Builder {
       const int first = first_cell(plan_.n * part / parts);
       const int last = first_cell(plan_.n * (part + 1) / parts);
       CellSorter sorter({tree_.leaves, start_of(first)}, plan_.enough,
-                        scratch_ + thread * scratch_size_, scratch_codes_ + thread * scratch_size_);
+                        scratch_ + thread * scratch_size_, scratch_codes_ + thread * scratch_size_,
+                        Stop(plan_.cancelled, plan_.deadline));
       for_each_run(start, first, last, plan_.enough, [&](int64_t begin, int64_t count) {
         if (!stopped(plan_.cancelled)) sorter.sort(items_ + begin, count);
       });

@@ -89,14 +89,15 @@ class CellSorter {
  public:
   static constexpr int64_t kScratch = 8192;
 
-  // Cells of at most `enough` points are written as they are.
-  CellSorter(LeafWriter writer, int64_t enough, Item* scratch, uint16_t* codes)
-      : writer_(writer), enough_(enough), scratch_(scratch), codes_(codes) {}
+  // Cells of at most `enough` points are written as they are, and all once it is to stop: each cell
+  // of points that lie at many scales has nearly all of them again.
+  CellSorter(LeafWriter writer, int64_t enough, Item* scratch, uint16_t* codes, Stop stop)
+      : writer_(writer), enough_(enough), scratch_(scratch), codes_(codes), stop_(stop) {}
 
   void sort(Item* items, int64_t n) {
     if (n <= kScratch) return sort_between(items, n, scratch_);
     const Bounds bounds = bounds_of_items(items, n);
-    if (is_point(bounds)) return writer_.write(items, n);
+    if (is_point(bounds) || stop_.requested()) return writer_.write(items, n);
     uint32_t starts[(1 << kMaxBits) + 1];
     const int wanted = floor_log2(16 * n / enough_);
     grid_.fit(bounds, wanted < kMaxBits ? wanted : kMaxBits);
@@ -113,10 +114,11 @@ class CellSorter {
 
  private:
   static constexpr int kCellBits = 10;
+  static constexpr int64_t kLong = 1024;  // some ten microseconds
 
   // `spare` has room for the n points, which may end in either place.
   void sort_between(Item* items, int64_t n, Item* spare) {
-    if (n <= enough_) return writer_.write(items, n);
+    if (n <= enough_ || (n > kLong && stop_.requested())) return writer_.write(items, n);
     const Bounds bounds = bounds_of_items(items, n);
     if (is_point(bounds)) return writer_.write(items, n);
     const int wanted = floor_log2(16 * n / enough_);
@@ -208,6 +210,7 @@ class CellSorter {
   int64_t enough_;
   Item* scratch_;
   uint16_t* codes_;
+  Stop stop_;
   Grid grid_;
 };
 

@@ -208,11 +208,8 @@ struct TreePlan {
   const float* first;  // the point that distances start from
   Team& team;
   const std::atomic<int>* cancelled;  // or nullptr
+  int64_t deadline = 0;               // of FpsTask
 };
-
-inline bool stopped(const std::atomic<int>* cancelled) {
-  return cancelled && cancelled->load(std::memory_order_relaxed) != 0;
-}
 
 // The levels of a tree: level 0 holds the parents of leaves, the last at most kRoots nodes.
 struct Shape {
