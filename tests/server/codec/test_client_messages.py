@@ -30,6 +30,7 @@ COMMON = {
     "radius with a maximum": {"m": 64, "radius": 0.1},
     "attributes": {"m": 64, "attributes": {"intensity": CLOUD[:, 0]}},
     "timeout": {"m": 64, "timeout": 20.0},
+    "progress": {"m": 64, "progress": lambda *_: None},
     "poisson disk": {"method": farpoint.PoissonDisk(0.3)},
 }
 RARE = {
