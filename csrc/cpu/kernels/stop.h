@@ -24,7 +24,7 @@ class Stop {
   }
 
  private:
-  static constexpr int64_t kSteps = 8, kBrief = 4000;  // nanoseconds
+  static constexpr int64_t kSteps = 16, kBrief = 4000;  // nanoseconds
 
   [[gnu::noinline]] bool is_late() {
     const int64_t before = looked_;
