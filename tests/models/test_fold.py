@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from farpoint_models.programs.graph import fold
+from farpoint_models.programs.fold import fold
 
 aten = torch.ops.aten
 

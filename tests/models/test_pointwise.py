@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from farpoint_models.programs.graph import fold
+from farpoint_models.programs.fold import fold
 from farpoint_models.programs.pointwise import pointwise, use_products
 
 POINTS = 2048

@@ -7,14 +7,17 @@ import argparse
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
-from farpoint_models.programs.export import TOLERANCE, export_program
-from farpoint_models.programs.manifest import Batching, Manifest, ProgramError, Role, TensorSpec
+from farpoint_models.programs.export import export_program
+from farpoint_models.programs.manifest import Manifest
+from farpoint_models.programs.tensors import Batching, ProgramError, Role, TensorSpec
 
 _EXAMPLE = """\
 example, a segmenter whose forward is (xyz, color) -> scores:
@@ -23,7 +26,9 @@ example, a segmenter whose forward is (xyz, color) -> scores:
     --limit N=512,65536
 roles of inputs: points, per_point, per_cloud, lengths, offsets
 roles of outputs: per_point, per_sample, per_cloud, counts
-dimensions: B clouds, N points of each, P points of all (ragged), B+1; another name for samples
+dimensions: B clouds, N points of each, P points of all (ragged), B+1; another name for samples, or
+for the points of a second cloud, per_cloud:target=B,M,3
+the output per_sample:boxes=B,K,7@kept has as many boxes of a cloud as the output counts:kept=B says
 """
 
 
@@ -33,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         manifest = Manifest(
             batching=options.batching,
-            inputs=tuple(map(_tensor, options.input)),
+            inputs=_inputs(options.input, options.nonfinite),
             outputs=tuple(map(_tensor, options.output)),
             limits=dict(map(_limit, options.limit)),
             shift_float64=options.shift_float64,
+            examples=_examples(options.examples),
         )
         module = _module(options.module)
         program = export_program(module, manifest, options.path)
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     limits = ", ".join(f"{k} {a} to {b or 'any'}" for k, (a, b) in program.manifest.limits.items())
     print(f"{options.path}: {program.parameters} parameters; {limits}")
-    print(f"its answers equal those of the module within {TOLERANCE}")
+    print(f"its answers equal those of the module within {program.tolerance}")
     print(f"serve it: farpoint-server --model {options.path.stem}={options.path}")
     return 0
 
@@ -63,11 +69,21 @@ def _parser() -> argparse.ArgumentParser:
         "function that makes one; its code is run",
     )
     parser.add_argument("path", type=Path, help="archive to write, NAME.pt2")
-    tensor: Any = {"action": "append", "required": True, "metavar": "ROLE:NAME=SHAPE[:DTYPE]"}
+    tensor: Any = {"action": "append", "required": True}
+    metavar = "ROLE:NAME=SHAPE[:DTYPE]"
+    words = "input in the order of forward; float32 by default"
+    parser.add_argument("--input", help=words, metavar=metavar, **tensor)
+    words = "output in the order of forward's results"
+    parser.add_argument("--output", help=words, metavar=f"{metavar}[@COUNTS]", **tensor)
+    words = "input that may hold NaN and infinity"
+    parser.add_argument("--nonfinite", action="append", default=[], metavar="NAME", help=words)
     parser.add_argument(
-        "--input", help="input in the order of forward; float32 by default", **tensor
+        "--examples",
+        type=Path,
+        metavar="FILE.npz",
+        help="values of a cloud by input, rows first, where random numbers are none that the "
+        "model takes; kept in the archive, for the server's trial",
     )
-    parser.add_argument("--output", help="output in the order of forward's results", **tensor)
     parser.add_argument(
         "--batching",
         type=Batching,
@@ -75,7 +91,10 @@ def _parser() -> argparse.ArgumentParser:
         default=Batching.EQUAL,
         metavar="|".join(j.value for j in Batching),
     )
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=MIN[,MAX]")
+    words = "sizes of a dimension; the model is tried on the smallest, the largest and others"
+    parser.add_argument(
+        "--limit", action="append", default=[], metavar="NAME=MIN[,MAX]", help=words
+    )
     parser.add_argument(
         "--shift-float64",
         action="store_true",
@@ -83,6 +102,24 @@ def _parser() -> argparse.ArgumentParser:
         "shifted to the first point of their cloud",
     )
     return parser
+
+
+def _inputs(texts: Sequence[str], nonfinite: Sequence[str]) -> tuple[TensorSpec, ...]:
+    specs = [*map(_tensor, texts)]
+    for name in nonfinite:
+        if name not in [spec.name for spec in specs]:
+            raise ProgramError(f"--nonfinite: expected the name of an input, got {name}")
+    return tuple(replace(spec, nonfinite=spec.name in nonfinite) for spec in specs)
+
+
+def _examples(path: Path | None) -> tuple[Mapping[str, Any], ...]:
+    if path is None:
+        return ()
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return (dict(file),)
+    except (ValueError, AttributeError) as error:
+        raise ProgramError(f"--examples: expected a .npz file of arrays, got {error}") from None
 
 
 def _tensor(text: str) -> TensorSpec:

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from farpoint_models.checkpoint import open_regular
-from farpoint_models.programs.manifest import FILE_NAME, Manifest, ProgramError, parse_manifest
+from farpoint_models.programs.manifest import FILE_NAME, Manifest, parse_manifest
+from farpoint_models.programs.tensors import ProgramError
 
 # Of a graph, a manifest or a list of records. The graph of a thousand layers has 2 MB.
 MAX_JSON = 1 << 26

@@ -1,98 +1,31 @@
 """The manifest of a served program: the roles of its tensors, and the batching of requests."""
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-CLOUDS, ROWS, ALL_ROWS, OFFSETS = "B", "N", "P", "B+1"
-DTYPES = (
-    *("float16", "float32", "float64", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+import numpy as np
+
+from farpoint_models.programs.rules import check_manifest
+from farpoint_models.programs.tensors import (
+    CLOUDS,
+    OFFSETS,
+    Batching,
+    ProgramError,
+    Role,
+    TensorSpec,
 )
-
-
-class ProgramError(Exception):
-    """A program or its manifest cannot be served; the message is one sentence."""
-
-
-class Role(str, Enum):
-    """The role of a tensor."""
-
-    POINTS = "points"
-    """Coordinates of the clouds; one input is this."""
-    PER_POINT = "per_point"
-    PER_SAMPLE = "per_sample"
-    """Rows of points that the program chose; of outputs."""
-    PER_CLOUD = "per_cloud"
-    LENGTHS = "lengths"
-    """Points of each cloud, (B,)."""
-    OFFSETS = "offsets"
-    """First row of each cloud and the end, (B+1,), or only the ends, (B,), as in pointops."""
-    COUNTS = "counts"
-    """Rows of each cloud in the outputs per sample that name it, (B,); of outputs."""
-
-
-INPUT_ROLES = {Role.POINTS, Role.PER_POINT, Role.PER_CLOUD, Role.LENGTHS, Role.OFFSETS}
-OUTPUT_ROLES = {Role.PER_POINT, Role.PER_SAMPLE, Role.PER_CLOUD, Role.COUNTS}
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """One tensor of the program's graph."""
-
-    name: str
-    role: Role
-    dtype: str
-    shape: tuple[int | str, ...]
-    """Sizes, or names of dimensions: B clouds, N rows of each, P rows of all; others are free."""
-    nonfinite: bool = False
-    """Whether an input may hold NaN or infinity."""
-    counts: str = ""
-    """The output that says how many rows of each cloud count; of an output per sample."""
-
-    @property
-    def row_axis(self) -> int | None:
-        """Axis of points or samples; None for a tensor without one."""
-        names = {ROWS, ALL_ROWS}
-        if self.role is Role.PER_SAMPLE:
-            names = {d for d in self.shape if isinstance(d, str)} - {CLOUDS}
-        return next((i for i, size in enumerate(self.shape) if size in names), None)
-
-    @property
-    def cloud_axis(self) -> int | None:
-        """Axis of clouds; None for a program of one cloud, and for concatenated clouds."""
-        return self.shape.index(CLOUDS) if CLOUDS in self.shape else None
-
-    @property
-    def row_shape(self) -> tuple[int | str, ...]:
-        """Shape of one row, or of the value of one cloud if there are no rows."""
-        axes = {self.row_axis, self.cloud_axis}
-        return tuple(size for i, size in enumerate(self.shape) if i not in axes)
-
 
 FORMAT = "farpoint.program/1"
 FILE_NAME = "farpoint.json"
 """In the archive's extra files; next to `NAME.pt2` it is `NAME.pt2.json`."""
 # Rows are numbered by int32; torch.export writes the largest int64 for no limit.
 MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
-_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
+# Of a cloud that is kept as an example.
+EXAMPLE_ROWS = 256
 E = TypeVar("E", bound=Enum)
-
-
-class Batching(str, Enum):
-    """Which requests may run as one call of the program."""
-
-    RAGGED = "ragged"
-    """Any: concatenated rows, and offsets."""
-    PADDED = "padded"
-    """Any of similar size: padded with zeros to the longest, and lengths."""
-    EQUAL = "equal"
-    """Those whose clouds have as many points."""
-    ALONE = "alone"
-    """None: the clouds of one request are one call."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +41,22 @@ class Manifest:
     shift_float64: bool = False
     """Whether float64 coordinates are shifted to the first point of their cloud and narrowed, as
     for Sample: for programs that use only differences of coordinates."""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Clouds that the program is tried on, as arrays or lists by input, rows first; some inputs of
+    them are enough. A few rows of each are kept, as lists."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        rows = {spec.name for spec in self.inputs if spec.row_axis is not None}
+        try:
+            arrays = [{k: np.asarray(v) for k, v in cloud.items()} for cloud in self.examples]
+            kept = [
+                {k: (a[:EXAMPLE_ROWS] if k in rows else a).tolist() for k, a in cloud.items()}
+                for cloud in arrays
+            ]
+        except (ValueError, IndexError) as error:
+            raise ProgramError(f"manifest: examples: {error}") from None
+        object.__setattr__(self, "examples", tuple(kept))
+        check_manifest(self)
 
     @property
     def points(self) -> TensorSpec:
@@ -168,6 +114,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
             outputs=tuple(_spec(item) for item in content["outputs"]),
             limits={k: _limit(k, v) for k, v in content.get("limits", {}).items()},
             shift_float64=bool(content.get("shift_float64", False)),
+            examples=tuple(dict(item) for item in content.get("examples", ())),
         )
     except KeyError as error:
         raise ProgramError(f"manifest: expected the key {error}, got none") from None
@@ -200,94 +147,3 @@ def _limit(name: str, value: Any) -> tuple[int, int | None]:
             f"manifest: limits of {name}: expected a least of {MAX_LEAST} at most, got {least}"
         )
     return least, most
-
-
-def _check(manifest: Manifest) -> None:
-    """Raises ProgramError for contradictions."""
-    for kind, specs, roles in (
-        ("input", manifest.inputs, INPUT_ROLES),
-        ("output", manifest.outputs, OUTPUT_ROLES),
-    ):
-        names = [spec.name for spec in specs]
-        if not names or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
-            raise ProgramError(
-                f"manifest: {kind}s: expected one or more, with different names of 1 to 256 "
-                f"printable characters, got {names!a}"
-            )
-        for spec in specs:
-            _check_tensor(manifest, spec, kind, roles)
-    if sum(spec.role is Role.POINTS for spec in manifest.inputs) != 1:
-        raise ProgramError("manifest: inputs: expected one of the role points, got none or several")
-    _check_batching(manifest)
-
-
-def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Role]) -> None:
-    where = f"manifest: {kind} {spec.name}"
-    if spec.role not in roles:
-        known = ", ".join(sorted(role.value for role in roles))
-        raise ProgramError(f"{where}: expected a role among {known}, got {spec.role.value}")
-    if spec.dtype not in DTYPES:
-        raise ProgramError(f"{where}: expected a dtype among {', '.join(DTYPES)}, got {spec.dtype}")
-    if not all(isinstance(d, str) or (type(d) is int and d >= 0) for d in spec.shape):
-        raise ProgramError(
-            f"{where}: expected a shape of names and sizes of 0 or more, got {list(spec.shape)}"
-        )
-    expected = _expected_dimensions(manifest, spec)
-    found = [size for size in spec.shape if isinstance(size, str)]
-    free = spec.role is Role.PER_SAMPLE
-    fixed = [size for size in found if not free or size == CLOUDS]
-    if sorted(fixed) not in [sorted(names) for names in expected] or (
-        free and len(set(found) - {CLOUDS}) != 1
-    ):
-        shapes = " or ".join(str(tuple(names)) for names in expected)
-        extra = " and one name for the samples" if free else ""
-        raise ProgramError(
-            f"{where}: expected the dimensions {shapes}{extra} once each next to sizes, "
-            f"got {list(spec.shape)}"
-        )
-    if spec.role is Role.POINTS and spec.row_shape != (3,):
-        raise ProgramError(f"{where}: expected 3 coordinates for a point, got {list(spec.shape)}")
-    if spec.counts and spec.counts not in _names(manifest.outputs, Role.COUNTS):
-        raise ProgramError(
-            f"{where}: expected counts to name an output of that role, got {spec.counts!r}"
-        )
-    if free and not spec.counts and manifest.is_ragged:
-        raise ProgramError(f"{where}: expected counts, since a ragged batch mixes clouds, got none")
-
-
-def _expected_dimensions(manifest: Manifest, spec: TensorSpec) -> Iterable[tuple[str, ...]]:
-    """Named dimensions that a tensor may have."""
-    if manifest.is_ragged:
-        by_role: Mapping[Role, Sequence[tuple[str, ...]]] = {
-            Role.OFFSETS: [(OFFSETS,), (CLOUDS,)],
-            Role.PER_SAMPLE: [()],
-            Role.PER_POINT: [(ALL_ROWS,)],
-            Role.POINTS: [(ALL_ROWS,)],
-        }
-        return by_role.get(spec.role, [(CLOUDS,)])
-    clouds = (CLOUDS,) if any(CLOUDS in s.shape for s in manifest.inputs) else ()
-    rows = spec.role in (Role.POINTS, Role.PER_POINT)
-    return [(*clouds, ROWS)] if rows else [clouds]
-
-
-def _check_batching(manifest: Manifest) -> None:
-    needed = {Batching.RAGGED: Role.OFFSETS, Batching.PADDED: Role.LENGTHS}.get(manifest.batching)
-    if needed is not None and len(_names(manifest.inputs, needed)) != 1:
-        batching = manifest.batching.value
-        raise ProgramError(
-            f"manifest: batching {batching}: expected one input of the role {needed.value}, got "
-            f"{len(_names(manifest.inputs, needed))}"
-        )
-    if manifest.batching is not Batching.ALONE and manifest.limit(CLOUDS)[0] > 1:
-        raise ProgramError(
-            f"manifest: limits of B: expected 1 cloud or more, got {manifest.limit(CLOUDS)[0]} "
-            "(torch.export assumes two clouds where it sees B+1 offsets: take the ends, (B,))"
-        )
-    if not manifest.has_clouds and manifest.batching is not Batching.ALONE:
-        raise ProgramError(
-            f"manifest: batching {manifest.batching.value}: expected a dimension B, got none"
-        )
-
-
-def _names(specs: Iterable[TensorSpec], role: Role) -> list[str]:
-    return [spec.name for spec in specs if spec.role is role]

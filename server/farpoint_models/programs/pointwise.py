@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from farpoint_models.programs.graph import constant
+from farpoint_models.programs.effects import chooses
+from farpoint_models.programs.fold import constant
 
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _CONVOLUTIONS = {torch.ops.aten.conv1d.default, torch.ops.aten.conv2d.default}
@@ -26,8 +27,9 @@ def use_products(module: GraphModule) -> None:
     is_there = hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or not is_there:
         return
+    exact = chooses(module)
     for node in module.graph.nodes:
-        if node.target in _CONVOLUTIONS:
+        if node.target in _CONVOLUTIONS and node not in exact:
             _replace(module, node)
     module.recompile()
 
@@ -64,6 +66,9 @@ def _replace(module: GraphModule, node: Node) -> None:
     if not (is_whole and is_dense and is_fixed and weight.dtype is torch.float32):
         return
     if weight.numel() * math.prod(sizes) < _LEAST:
+        return
+    # What follows may rely on the layout that the graph says, as `view` does.
+    if node.meta["val"].stride(1) != math.prod(sizes):
         return
     constants = {"matrix": weight.flatten(1)}
     constants["bias"] = weight.new_zeros(len(weight)) if bias is None else bias

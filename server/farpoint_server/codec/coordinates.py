@@ -74,10 +74,11 @@ def to_float32(
     """The clouds of a request in float32, finite or not, and the origin subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
-    shifted in float64 to the first finite point of each cloud before it is narrowed.
+    shifted in float64 to the first finite point of each cloud before it is narrowed. Features
+    behind three coordinates are not shifted.
 
     Returns:
-        Points (P, 3), and origins (B, 3) for float64 or None.
+        Points (P, 3 + C), and origins (B, 3 + C) for float64 or None.
     """
     widened = _widened(points)
     return _shift(widened, lengths) if widened.dtype == np.float64 else (widened, None)
@@ -105,7 +106,7 @@ def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
     # A coordinate beyond float32 becomes infinite here.
     with np.errstate(over="ignore", invalid="ignore"):
         # By column: numpy takes twice as long along rows of three.
-        for axis in range(3):
+        for axis in range(points.shape[1]):
             np.subtract(
                 points[:, axis],
                 origins[0, axis] if len(lengths) == 1 else origins[:, axis].repeat(lengths),
@@ -116,7 +117,7 @@ def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
 
 
 def _origins(points: Float64s, lengths: Int64s) -> Float64s:
-    """The first finite row of each cloud, shape (B, 3); zeros if there is none."""
+    """The first finite row of each cloud, shape (B, 3 + C); zeros if there is none, and for C."""
     stops = lengths.cumsum()
     starts = stops - lengths
     origins = points[starts]
@@ -124,6 +125,7 @@ def _origins(points: Float64s, lengths: Int64s) -> Float64s:
         rows = points[starts[cloud] : stops[cloud]]
         finite = np.isfinite(rows).all(axis=1)
         origins[cloud] = rows[finite.argmax()] if finite.any() else 0
+    origins[:, 3:] = 0
     return origins
 
 

@@ -1,8 +1,10 @@
 """Work of requests to a model: an encoder or an exported program, on each device."""
 
 import itertools
+import math
 import time
 import weakref
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -12,27 +14,21 @@ import torch
 from torch import Tensor
 
 from farpoint_models import EncoderConfig
-from farpoint_models.programs import Batching, Manifest
+from farpoint_models.programs import Batching, Manifest, ProgramError, TensorSpec
+from farpoint_models.programs.calls import arguments, calls, results
 from farpoint_models.programs.program import Flat
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
-from farpoint_server.compute.work import Array, Launch, Work, concatenated
+from farpoint_server.compute.work import Array, Int64s, Launch, Work, concatenated
 from farpoint_server.errors import InvalidRequestError, shortened
-from farpoint_server.kinds.batching import (
-    ModelInput,
-    ModelOutput,
-    arguments,
-    call_rows,
-    calls,
-    merged,
-    results,
-    split,
-)
+from farpoint_server.kinds.batching import ModelInput, ModelOutput, merged, split
 
 Outputs: TypeAlias = Mapping[str, ModelOutput]
-# Bytes that a row is predicted to take at least; a GPU measures it at the first run.
-ROW_BYTES = 4096
+# Times the tensors of a graph: what ops take besides, copies of inputs and outputs, rounding.
+MARGIN = 1.5
 # Too much for the event loop, where a model, which may do anything, must not run.
 MODEL_NS = 1_000_000
+# Of memory with the rows of a cloud.
+MAX_POWER = 3
 _numbers = itertools.count()
 _copies: dict[int, dict[torch.device, Flat]] = {}
 """The copies of each model that is referenced, by its number, on each device."""
@@ -55,8 +51,8 @@ class LoadedModel:
     config: EncoderConfig | None = None
     row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
-    row_bytes: int = ROW_BYTES
-    """Predicted bytes for each row."""
+    peaks: Sequence[tuple[int, int]] = ((1, 4096),)
+    """Points of clouds of growing sizes, and the bytes that a call with one takes."""
     number: int = field(init=False)
     """Names it in launches, which hold no model."""
 
@@ -64,6 +60,24 @@ class LoadedModel:
         self.number = next(_numbers)
         _copies[self.number] = {}
         weakref.finalize(self, _copies.pop, self.number)
+
+    def bytes_of(self, rows: int) -> int:
+        """Predicted bytes of a call with one cloud, by a power of its rows where not measured."""
+        sizes = [size for size, _ in self.peaks]
+        end = min(max(bisect_left(sizes, rows), 1), len(sizes) - 1)
+        (small, less), (large, more) = self.peaks[end - 1], self.peaks[end]
+        power = math.log(more / less) / math.log(large / small) if len(sizes) > 1 else 1
+        return int(MARGIN * more * (max(rows, small) / large) ** min(max(power, 0), MAX_POWER))
+
+    def call_bytes(self, lengths: Int64s) -> int:
+        """Predicted bytes of the largest call with clouds of these lengths."""
+        found = []
+        for places in calls(lengths, self.manifest):
+            rows = lengths[places]
+            is_flat = self.manifest.is_ragged
+            each = self.bytes_of(int(rows.sum() if is_flat else rows.max()))
+            found.append(each if is_flat else each * len(rows))
+        return max(found)
 
     def put(self, device: torch.device, copy: Flat) -> None:
         """Adds its copy on a device."""
@@ -92,26 +106,20 @@ class ModelKernel:
 
 @dataclass(frozen=True)
 class TrialKernel:
-    """Two calls of a model, of which the second one is measured."""
+    """Two calls of a model, of which the second one is timed."""
 
     number: int
 
     def __call__(self, *tensors: Tensor, cancelled: Tensor | None = None) -> list[Tensor]:  # noqa: ARG002
-        """The outputs, then nanoseconds and, on a GPU, bytes beyond those before: int64 (2,)."""
+        """The outputs, then nanoseconds, int64 (1,)."""
         call, device = ModelKernel(self.number), tensors[0].device
-        outputs = call(*tensors)
-        used = 0
-        if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()
-            torch.cuda.reset_peak_memory_stats(device)
-            used = torch.cuda.memory_allocated(device)
-        begun = time.monotonic_ns()
-        outputs = call(*tensors)
-        if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()
-            used = torch.cuda.max_memory_allocated(device) - used
-        measured = torch.tensor([time.monotonic_ns() - begun, used], device=device)
-        return [*outputs, measured]
+        begun = 0
+        for _ in range(2):
+            begun = time.monotonic_ns()
+            outputs = call(*tensors)
+            if device.type == "cuda":
+                torch.cuda.current_stream(device).synchronize()
+        return [*outputs, torch.tensor([time.monotonic_ns() - begun], device=device)]
 
 
 @dataclass(eq=False)
@@ -131,9 +139,11 @@ class ModelWork(Work[Outputs]):
         self.cost_key = f"model {self.model.name}"
 
     @property
-    def batch_key(self) -> LoadedModel | None:
-        """The model, if its manifest lets requests share a call."""
-        return None if self.model.manifest.batching is Batching.ALONE else self.model
+    def batch_key(self) -> tuple[Any, ...] | None:
+        """The model, if requests may share a call of it, and the sizes that they must share."""
+        if self.model.manifest.batching is Batching.ALONE:
+            return None
+        return self.model.number, *(array.shape[1:] for array in self.request.values.values())
 
     def cost_ns(self, device_type: str) -> int:  # noqa: ARG002  measured on the device
         return MODEL_NS + int(self.model.row_ns * self.point_count)
@@ -141,15 +151,13 @@ class ModelWork(Work[Outputs]):
     @property
     def least_bytes(self) -> int:
         """Bytes of the smallest part that a request can be cut to."""
-        lengths, manifest = self.request.lengths, self.model.manifest
-        rows = int(lengths.max()) if self._is_cut else call_rows(lengths, manifest)
-        return self.model.row_bytes * rows
+        rows = self._rows()
+        return self.model.call_bytes(rows.max(keepdims=True) if self._is_cut else rows)
 
     @classmethod
     def batch_bytes(cls, works: "Sequence[ModelWork]") -> int:
         """Bytes of its largest call."""
-        lengths = np.concatenate([work.request.lengths for work in works])
-        return works[0].model.row_bytes * call_rows(lengths, works[0].model.manifest)
+        return works[0].model.call_bytes(np.concatenate([work._rows() for work in works]))
 
     @classmethod
     def launches(cls, works: "Sequence[ModelWork]") -> Sequence[Launch]:
@@ -167,7 +175,12 @@ class ModelWork(Work[Outputs]):
         found: list[Mapping[str, Array]] = [{} for _ in clouds]
         lengths = np.array([cloud.length for cloud in clouds])
         for places, arrays in zip(calls(lengths, manifest), outputs, strict=True):
-            parts = results(manifest, arrays, [clouds[place] for place in places])
+            try:
+                parts = results(manifest, arrays, [clouds[place] for place in places])
+            except ProgramError as error:
+                name = works[0].model.name
+                expected = f"inputs for which the model {name} gives what its manifest says"
+                raise InvalidRequestError("inputs", expected, f"from it: {error}") from error
             for place, part in zip(places, parts, strict=True):
                 found[place] = part
         answers: list[Outputs] = []
@@ -186,6 +199,17 @@ class ModelWork(Work[Outputs]):
     def join(self, first: Outputs, second: Outputs) -> Outputs:
         return {name: concatenated([part, second[name]]) for name, part in first.items()}
 
+    def _rows(self) -> Int64s:
+        """Points of each cloud, or of a second one if that has more."""
+        own = [size for spec in self.model.manifest.extra_inputs for size in self._own(spec)]
+        return np.maximum(self.request.lengths, max(own, default=0))
+
+    def _own(self, spec: TensorSpec) -> list[int]:
+        """Sizes of an input that only it has."""
+        shape = self.request.values[spec.name].shape[1:] if spec.own else ()
+        pairs = zip(spec.row_shape, shape, strict=False)
+        return [size for name, size in pairs if isinstance(name, str)]
+
     @property
     def _is_cut(self) -> bool:
         """Whether the clouds of the request may run separately."""
@@ -195,7 +219,7 @@ class ModelWork(Work[Outputs]):
 
 
 class TrialWork(ModelWork):
-    """The first call of a model on a device; its answer has nanoseconds and bytes of a row."""
+    """The first call of a model on a device; its answer is the nanoseconds of a row."""
 
     batch_key = None
 
@@ -208,8 +232,7 @@ class TrialWork(ModelWork):
     def answers(cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]) -> list[Any]:
         ((*arrays, measured),) = outputs
         super().answers(works, [arrays])  # raises for what the manifest does not say
-        elapsed_ns, used = measured.tolist()
-        return [(elapsed_ns / works[0].point_count, used // works[0].point_count)]
+        return [int(measured[0]) / works[0].point_count]
 
 
 def _arguments(works: Sequence[ModelWork]) -> list[list[Array]]:

@@ -38,10 +38,14 @@ async def load_model(
     """
     try:
         if path is not None and path.suffix == PROGRAM_SUFFIX:
+            on_cpu = any(engine.device.type == "cpu" for engine in engines)
             if is_tried:
-                await try_program(path, runs=any(e.device.type == "cpu" for e in engines))
+                await try_program(path, runs=on_cpu)
             program = await asyncio.to_thread(load_program, path)
+            if not (is_tried and on_cpu):
+                await asyncio.to_thread(program.check, engines[0].device)
             model = LoadedModel(name, program.manifest, program.parameters)
+            model.peaks = await asyncio.to_thread(program.peaks, engines[0].device)
             to_device = program.on
         else:
             encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
@@ -62,7 +66,7 @@ async def load_model(
 def _model_of(name: str, encoder: DensityEncoder) -> LoadedModel:
     parameters = sum(parameter.numel() for parameter in encoder.parameters())
     model = LoadedModel(name, manifest_of(encoder.config), parameters, encoder.config)
-    model.row_bytes = row_bytes(encoder.config)
+    model.peaks = [(1, row_bytes(encoder.config))]
     return model
 
 
@@ -76,7 +80,7 @@ def _put(
 
 
 async def _try(model: LoadedModel, engine: Engine) -> None:
-    """Runs it, so that no request waits for lazy initialization, and measures a row."""
+    """Runs it, so that no request waits for lazy initialization, and times a row."""
     trial = TrialWork(model, sample_request(model.manifest))
     try:
         answer: Any = (await engine.submit(Batch([trial])))[0]
@@ -84,5 +88,4 @@ async def _try(model: LoadedModel, engine: Engine) -> None:
         raise ProgramError(f"its first run on {engine.device} failed: {error}") from error
     if isinstance(answer, ServiceError):
         raise answer
-    row_ns, used = answer
-    model.row_ns, model.row_bytes = row_ns, max(model.row_bytes, used)
+    model.row_ns = answer

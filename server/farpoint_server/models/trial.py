@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from farpoint_models.programs import Manifest, ProgramError, Role, load_program
-from farpoint_server.compute.batch import Batch
+from farpoint_models.programs import Manifest, ProgramError, load_program
+from farpoint_models.programs.tensors import ALL_ROWS, CLOUDS, ROWS
+from farpoint_models.programs.trials import clouds_of
 from farpoint_server.kinds.batching import ModelInput
-from farpoint_server.kinds.model import LoadedModel, ModelWork
 
 TIMEOUT_S = 120
 # Beyond the interpreter with torch: copies of the archive, and memory for the first run.
@@ -60,14 +60,14 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
     # Holds even if the server ends.
     signal.alarm(timeout_s)
     torch.set_num_threads(1)
-    size = RUN_BYTES + ARCHIVE_COPIES * os.stat(path).st_size
-    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + size,) * 2)
+    size = RUN_BYTES
     try:
+        size += ARCHIVE_COPIES * os.stat(path).st_size
+        resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + size,) * 2)
         program = load_program(path)
         if runs:
-            model = LoadedModel("", program.manifest)
-            model.put(CPU, program.on(CPU))
-            Batch([ModelWork(model, sample_request(program.manifest))]).run_on_cpu()
+            program.check(CPU)
+            program.peaks(CPU)
     except MemoryError:
         print(f"expected it to load and run within {size >> 20} MiB", end="")
     except Exception as error:
@@ -75,20 +75,12 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
 
 
 def sample_request(manifest: Manifest) -> ModelInput:
-    """A request that the manifest allows: one random cloud, and zeros for other inputs."""
-    length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
-    clouds = manifest.within("B", 1)
-    random = np.random.default_rng(0)
-    rows, values = {}, {}
-    for spec in manifest.inputs:
-        shape = [size for size in spec.row_shape if isinstance(size, int)]
-        if spec.role is Role.POINTS:
-            rows[spec.name] = random.random((clouds * length, 3)).astype(spec.dtype)
-        elif spec.role is Role.PER_POINT:
-            rows[spec.name] = np.zeros((clouds * length, *shape), spec.dtype)
-        elif spec.role is Role.PER_CLOUD:
-            values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
-    return ModelInput(np.full(clouds, length), rows, values)
+    """A request that the manifest allows, of the author's values where there are examples."""
+    length = manifest.within(ROWS, manifest.within(ALL_ROWS, PROGRAM_POINTS))
+    clouds = clouds_of(manifest, [length] * manifest.within(CLOUDS, 1))
+    rows = {name: np.concatenate([c.rows[name] for c in clouds]) for name in clouds[0].rows}
+    values = {name: np.stack([c.values[name] for c in clouds]) for name in clouds[0].values}
+    return ModelInput(np.full(len(clouds), length), rows, values)
 
 
 def _data_bytes() -> int:

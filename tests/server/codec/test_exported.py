@@ -72,7 +72,6 @@ def test_the_shape_of_a_tensor_begins_with_rows_where_it_has_some():
     ("leading", "lengths", "samples", "logits"),
     [
         ((2,), [3, 3], (2, 3, 3), (2, 5)),
-        ((2,), [2, 4], (6, 3), (2, 5)),  # numbers that differ lie end to end
         ((), [6], (6, 3), (5,)),
     ],
 )
@@ -119,7 +118,10 @@ def test_outputs_have_a_dimension_of_clouds_where_the_points_do(leading, lengths
             r"inputs\[xyz\].shape: expected 8 to 20000 points of a cloud, .* got 5",
         ),
         ({"outputs": ["score"]}, r"outputs\[0\].name: expected one of scores, samples, logits"),
-        ({"xyz": np.zeros((20, 3))}, r"inputs\[xyz\].datatype: expected FLOAT32, .* got FP64"),
+        (
+            {"xyz": 5e6 + np.arange(60.0).reshape(2, 10, 3)},
+            r"inputs\[xyz\].data: expected coordinates that float32 tells apart, .* far from 0",
+        ),
         ({"xyz": np.zeros((20, 2), np.float32)}, r"inputs\[xyz\].shape: expected \(N, 3\)"),
         ({"color": np.full((2, 10, 2), np.nan, np.float32)}, r"inputs\[color\].data: .* 20 rows"),
         ({"color": np.full((2, 10, 2), 1e300)}, r"inputs\[color\].data: .* beyond float32"),
@@ -132,6 +134,68 @@ def test_outputs_have_a_dimension_of_clouds_where_the_points_do(leading, lengths
 def test_what_is_wrong_is_named(changes, reason):
     with pytest.raises(InvalidRequestError, match=f"^{reason}"):
         decode(request(**changes))
+
+
+def test_rows_of_several_clouds_come_with_the_output_that_counts_them():
+    """Without it, nothing would say which are whose."""
+    samples = replace(SEGMENTER.outputs[1], counts="kept")
+    kept = TensorSpec("kept", Role.COUNTS, "int64", ("B",))
+    manifest = replace(SEGMENTER, outputs=(samples, kept))
+    result = {
+        "samples": ModelOutput(np.zeros((6, 3), np.float32), np.array([2, 4])),
+        "kept": ModelOutput(np.array([2, 4]), None),
+    }
+
+    def answer(manifest: Manifest, *outputs: str) -> list[tuple[int, ...]]:
+        message = read_infer_message(request(outputs=outputs).SerializeToString())
+        parsed = parse_exported_request(message, manifest, LIMITS)
+        given = message.request, "m", manifest, parsed, 0.0, Outcome(result, 0, 0)
+        return [tuple(output.shape) for output in serialize_exported_response(*given).outputs]
+
+    assert answer(manifest, "samples", "kept") == [(6, 3), (2,)]
+    with pytest.raises(InvalidRequestError, match=r"outputs\[samples\]: expected the output kept"):
+        answer(manifest, "samples")
+    with pytest.raises(InvalidRequestError, match="expected one cloud a request"):
+        answer(replace(manifest, outputs=(SEGMENTER.outputs[1],)), "samples")
+
+
+def test_points_may_have_features_behind_their_coordinates():
+    xyz = replace(RAGGED.inputs[0], shape=("P", 5))
+    manifest = replace(RAGGED, inputs=(xyz, RAGGED.inputs[1]))
+    points = np.array([[5e6, 1, 2, 7, 8], [5e6 + 0.25, 1, 2, 9, 10]])
+    decoded = decode(request(xyz=points, color=None, label=None), manifest)
+    assert decoded.rows["xyz"].tolist() == [[0, 0, 0, 7, 8], [0.25, 0, 0, 9, 10]]
+    with pytest.raises(InvalidRequestError, match=r"expected \(N, 5\) or \(B, N, 5\)"):
+        decode(request(xyz=points[:, :3], color=None, label=None), manifest)
+
+
+def test_a_value_of_a_cloud_may_have_a_size_of_its_own():
+    target = TensorSpec("target", Role.PER_CLOUD, "float32", ("B", "M", 3))
+    manifest = Manifest(
+        Batching.EQUAL, (SEGMENTER.inputs[0], target), SEGMENTER.outputs[2:], {"M": (4, 9)}
+    )
+    sent = request(target=np.ones((2, 7, 3), np.float32), color=None, label=None)
+    assert decode(sent, manifest).values["target"].shape == (2, 7, 3)
+    sent = request(target=np.ones((2, 3, 3), np.float32), color=None, label=None)
+    with pytest.raises(InvalidRequestError, match=r"inputs\[target\].shape: expected 4 to 9 M"):
+        decode(sent, manifest)
+
+
+def test_float64_near_the_origin_is_narrowed():
+    decoded = decode(request(xyz=np.linspace(-3, 3, 60).reshape(2, 10, 3)))
+    assert decoded.rows["xyz"].dtype == np.float32
+
+
+def test_the_limit_of_all_points_is_that_of_a_cloud_since_a_request_is_cut():
+    few = replace(RAGGED, limits={"P": (2, 12)})
+    decoded = decode(request(color=None, label=None), few)
+    assert decoded.lengths.tolist() == [10, 10]
+
+
+@pytest.mark.parametrize("label", [np.array(3), np.array([3])])
+def test_one_cloud_has_no_dimension_of_clouds_and_its_value_may_be_a_list_of_one(label):
+    xyz, color = np.zeros((10, 3), np.float32), np.zeros((10, 2), np.float32)
+    assert decode(request(xyz=xyz, color=color, label=label)).values["label"].tolist() == [3]
 
 
 def test_a_model_that_takes_clouds_together_bounds_their_number():
@@ -158,12 +222,6 @@ def test_a_model_may_take_numbers_that_are_not_finite():
     decoded = decode(request(xyz=xyz, color=color), replace(SEGMENTER, inputs=inputs))
     assert np.isnan(decoded.rows["xyz"]).all()
     assert np.isinf(decoded.rows["color"]).all()
-
-
-def test_one_cloud_has_no_dimension_of_clouds():
-    xyz, color = np.zeros((10, 3), np.float32), np.zeros((10, 2), np.float32)
-    decoded = decode(request(xyz=xyz, color=color, label=np.array(3)))
-    assert decoded.values["label"].tolist() == [3]
 
 
 def test_map_coordinates_are_shifted_where_only_differences_count():

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
+from farpoint_models.programs.calls import CALL_ROWS, arguments, calls, groups
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.cuda import CudaEngine
@@ -23,16 +24,9 @@ from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.policy import Thresholds
 from farpoint_server.compute.transfer.queue import TransferQueue
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.kinds.batching import (
-    CALL_ROWS,
-    ModelInput,
-    arguments,
-    calls,
-    groups,
-    split,
-)
+from farpoint_server.kinds.batching import ModelInput, split
 from farpoint_server.kinds.encoder import as_flat, manifest_of, stages_of
-from farpoint_server.kinds.model import LoadedModel, ModelWork
+from farpoint_server.kinds.model import MARGIN, LoadedModel, ModelWork
 
 CPU = torch.device("cpu")
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
@@ -167,9 +161,9 @@ def test_a_refusal_of_the_program_is_the_callers():
         ([torch.zeros(1, 3).int(), torch.zeros(1, 3, 5)], "the program gave int32"),
     ],
 )
-def test_a_program_that_breaks_its_manifest_is_a_bug_and_not_the_callers(outputs, reason):
+def test_a_program_that_breaks_its_manifest_is_named_with_what_it_gave(outputs, reason):
     batch = batch_of(program(EQUAL, lambda _: outputs), request(5))
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(InvalidRequestError, match=f"the model mine gives .*{reason}"):
         batch.run_on_cpu()
 
 
@@ -187,6 +181,28 @@ async def test_out_of_memory_cuts_a_batch_and_then_its_requests(engine):
     check(requests[:2], answers)
     assert isinstance(refused, OverloadedError)
     assert max(size for size in runs.sizes if size <= 25) == 20
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [([64], 64**2), ([512], 512**2), ([100, 40], 100**2), ([64] * 3, 3 * 64**2)],
+)
+def test_memory_is_predicted_by_the_power_that_was_measured(lengths, expected):
+    """Of a program that computes all distances in a cloud."""
+    model = program(EQUAL)
+    model.peaks = [(n, 4 * n**2) for n in (1, 61, 256)]
+    assert model.call_bytes(np.array(lengths)) == pytest.approx(MARGIN * 4 * expected, rel=0.01)
+
+
+def test_requests_whose_values_differ_in_size_share_no_batch():
+    target = TensorSpec("target", Role.PER_CLOUD, "float32", ("B", "M", 3))
+    model = program(Manifest(Batching.EQUAL, (XYZ, target), (SUMS, ROWS)))
+
+    def key(points: int):
+        values = {"target": np.zeros((1, points, 3), np.float32)}
+        return ModelWork(model, ModelInput(np.array([8]), request(8).rows, values)).batch_key
+
+    assert key(5) == key(5) != key(6)
 
 
 def test_programs_share_no_batch():

@@ -197,8 +197,13 @@ def tensor_bytes(
     item: Mapping[str, Any], datatype: str, shape: tuple[int, ...], field: str
 ) -> bytes:
     """The `data` of an input, flat or in lists of lists, as the bytes of a tensor."""
-    if datatype not in INFERENCE_TYPES or datatype == "BF16":
-        raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
+    if datatype not in INFERENCE_TYPES:
+        expected = f"one of {', '.join(INFERENCE_TYPES)}"
+        raise InvalidRequestError(
+            f"{field.removesuffix('data')}datatype", expected, quoted(datatype)
+        )
+    if datatype == "BF16":
+        raise InvalidRequestError(field, f"{BINARY_SIZE} for BF16", "numbers")
     elements = check_list(item.get("data", None), field)
     sizes = [len(elements)]
     while elements and set(map(type, elements)) == {list}:

@@ -61,11 +61,13 @@ def parse_inputs(
     }
 
 
-def parse_points(points: TensorView, limits: RequestLimits) -> tuple[TensorView, Int64s]:
-    """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
+def parse_points(
+    points: TensorView, limits: RequestLimits, width: int = 3
+) -> tuple[TensorView, Int64s]:
+    """The points of all clouds, (P, width), and the length of each; raises InvalidRequestError."""
     shape, field = points.shape, f"{points.field}.shape"
-    if len(shape) not in (2, 3) or shape[-1] != 3:
-        raise InvalidRequestError(field, "(N, 3) or (B, N, 3)", shape)
+    if len(shape) not in (2, 3) or shape[-1] != width:
+        raise InvalidRequestError(field, f"(N, {width}) or (B, N, {width})", shape)
     clouds = shape[0] if len(shape) == 3 else 1
     if not 1 <= clouds <= limits.clouds:
         raise InvalidRequestError(field, f"1 to {limits.clouds} clouds", shape)
