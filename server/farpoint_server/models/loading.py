@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,29 +38,38 @@ async def load_model(
         OverloadedError: a device has not enough memory for it now.
     """
     try:
-        if path is not None and path.suffix == PROGRAM_SUFFIX:
-            on_cpu = any(engine.device.type == "cpu" for engine in engines)
-            if is_tried:
-                await try_program(path, runs=on_cpu)
-            program = await asyncio.to_thread(load_program, path)
-            if not (is_tried and on_cpu):
-                await asyncio.to_thread(program.check, engines[0].device)
-            model = LoadedModel(name, program.manifest, program.parameters)
-            model.peaks = await asyncio.to_thread(program.peaks, engines[0].device)
-            to_device = program.on
-        else:
-            encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
-            model = _model_of(name, encoder)
-
-            def to_device(device: torch.device) -> Flat:
-                return as_flat(copy.deepcopy(encoder).to(device))
-
-        for engine in engines:
-            await asyncio.to_thread(_put, model, engine.device, to_device)
-            await _try(model, engine)
+        return await _load(name, path, engines, is_tried=is_tried)
     except (CheckpointError, ProgramError, OSError) as error:
         expected = "a safetensors file of an encoder, or a .pt2 archive of a program"
         raise InvalidRequestError("path", expected, shortened(str(error))) from error
+    finally:
+        # Exported programs are cycles, which would hold the weights of an unloaded model.
+        await asyncio.to_thread(gc.collect)
+
+
+async def _load(
+    name: str, path: Path | None, engines: Sequence[Engine], *, is_tried: bool
+) -> LoadedModel:
+    if path is not None and path.suffix == PROGRAM_SUFFIX:
+        on_cpu = any(engine.device.type == "cpu" for engine in engines)
+        if is_tried:
+            await try_program(path, runs=on_cpu)
+        program = await asyncio.to_thread(load_program, path)
+        if not (is_tried and on_cpu):
+            await asyncio.to_thread(program.check, engines[0].device)
+        model = LoadedModel(name, program.manifest, program.parameters)
+        model.peaks = await asyncio.to_thread(program.peaks, engines[0].device)
+        to_device = program.on
+    else:
+        encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
+        model = _model_of(name, encoder)
+
+        def to_device(device: torch.device) -> Flat:
+            return as_flat(copy.deepcopy(encoder).to(device))
+
+    for engine in engines:
+        await asyncio.to_thread(_put, model, engine.device, to_device)
+        await _try(model, engine)
     return model
 
 

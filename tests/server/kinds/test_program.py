@@ -156,8 +156,14 @@ def test_a_refusal_of_the_program_is_the_callers():
     [
         ([torch.zeros(1, 3)], "1 outputs of 2"),
         ([torch.zeros(1, 4), torch.zeros(1, 3, 5)], r"sums: the manifest says .*\['B', 3\]"),
-        ([torch.zeros(2, 3), torch.zeros(1, 3, 5)], "sums: the manifest asks for 1, .* gave 2"),
-        ([torch.zeros(1, 3), torch.zeros(1, 3, 4)], "rows: the manifest asks for 5, .* gave 4"),
+        (
+            [torch.zeros(2, 3), torch.zeros(1, 3, 5)],
+            "sums: the manifest asks for 1 clouds, .* gave 2",
+        ),
+        (
+            [torch.zeros(1, 3), torch.zeros(1, 3, 4)],
+            "rows: the manifest asks for 5 rows, .* gave 4",
+        ),
         ([torch.zeros(1, 3).int(), torch.zeros(1, 3, 5)], "the program gave int32"),
     ],
 )
