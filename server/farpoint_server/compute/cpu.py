@@ -69,7 +69,9 @@ class CpuEngine(Engine):
     def submit(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
         run = partial(self.memory.run, batch, Batch.run_on_cpu, service_error)
         thread = min(self._threads, key=attrgetter("calls"))
-        answers: Awaitable[list[Any]] = thread.call(partial(self._cores.run, run))
+        has_team = thread is self._threads[0] if batch.works[0].uses_openmp else None
+        shared = partial(self._cores.run, run, has_team=has_team)
+        answers: Awaitable[list[Any]] = thread.call(shared)
         return answers
 
     def inline(self, work: InlineWork[Answer]) -> Answer | None:

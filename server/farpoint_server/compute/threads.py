@@ -141,16 +141,25 @@ class SharedCores:
     """The cores of concurrent batches: a single batch has all of them, several share them.
 
     Most models gain little from a second thread, so running several batches at a time is faster.
+    Of torch's ops only those on one thread of the engine run in parallel: each thread would get an
+    OpenMP team of its own, and once teams together outnumber the cores, waits in them sleep.
     """
 
     def __init__(self, cores: int) -> None:
         self._cores, self._batches, self._lock = cores, 0, threading.Lock()
 
-    def run(self, batch: Callable[[], T]) -> T:
-        """Runs a batch on the calling thread with its current share of threads."""
+    def run(self, batch: Callable[[], T], *, has_team: bool | None = None) -> T:
+        """Runs a batch on the calling thread with its current share of threads.
+
+        Args:
+            batch: What to run.
+            has_team: Whether the thread has the OpenMP team; None for a batch that uses none.
+        """
         with self._lock:
             self._batches += 1
             threads = max(1, self._cores // self._batches)
+            if has_team is not None:
+                threads = max(1, self._cores - self._batches + 1) if has_team else 1
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         try:

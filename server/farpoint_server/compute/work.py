@@ -58,6 +58,8 @@ class Work(ABC, Generic[Answer]):
 
     batch_key: ClassVar[Any] = None
     """Hashable, or a property that gives it; None runs alone."""
+    uses_openmp: ClassVar[bool] = False
+    """Whether it calls ops of torch, whose threads are those of OpenMP."""
     cost_key: str
     """Requests with the same key share the correction of their predicted time."""
     point_count: int

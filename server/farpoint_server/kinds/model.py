@@ -7,7 +7,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -126,6 +126,7 @@ class TrialKernel:
 class ModelWork(Work[Outputs]):
     """One request to a model."""
 
+    uses_openmp: ClassVar[bool] = True
     model: LoadedModel
     request: ModelInput
     point_count: int = field(init=False)

@@ -5,7 +5,7 @@ import copy
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -20,6 +20,7 @@ from farpoint_server.kinds.model import LoadedModel, TrialWork
 from farpoint_server.models.trial import sample_request, try_program
 
 PROGRAM_SUFFIX = ".pt2"
+T = TypeVar("T")
 
 
 async def load_model(
@@ -56,9 +57,10 @@ async def _load(
             await try_program(path, runs=on_cpu)
         program = await asyncio.to_thread(load_program, path)
         if not (is_tried and on_cpu):
-            await asyncio.to_thread(program.check, engines[0].device)
+            await asyncio.to_thread(_on_one_thread, program.check, engines[0].device)
         model = LoadedModel(name, program.manifest, program.parameters)
-        model.peaks = await asyncio.to_thread(program.peaks, engines[0].device)
+        device = engines[0].device
+        model.peaks = await asyncio.to_thread(_on_one_thread, program.peaks, device)
         to_device = program.on
     else:
         encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
@@ -68,9 +70,15 @@ async def _load(
             return as_flat(copy.deepcopy(encoder).to(device))
 
     for engine in engines:
-        await asyncio.to_thread(_put, model, engine.device, to_device)
+        await asyncio.to_thread(_on_one_thread, _put, model, engine.device, to_device)
         await _try(model, engine)
     return model
+
+
+def _on_one_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a function that runs a model, without an OpenMP team for this thread."""
+    torch.set_num_threads(1)
+    return function(*arguments)
 
 
 def _model_of(name: str, encoder: DensityEncoder) -> LoadedModel:
