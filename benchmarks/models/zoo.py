@@ -1,4 +1,4 @@
-"""Calls a second of small architectures of the field, served, over those of eager PyTorch in a loop.
+"""Calls a second of small served architectures over those of eager PyTorch in a loop.
 
     python -m benchmarks.models.zoo [--rounds 3] [--seconds 1] [--callers 8] [NAME ...]
 

@@ -74,6 +74,9 @@ def groups(
 
 def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
     """Indices of the clouds that share each call."""
+    if len(lengths) == 1:  # the common case
+        yield np.zeros(1, np.int64)
+        return
     if not manifest.has_clouds:
         yield from np.arange(len(lengths))[:, None]
         return
@@ -91,13 +94,6 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
                 yield np.arange(begin, end)
                 begin, rows = end, length
         yield np.arange(begin, len(lengths))
-
-
-def call_rows(lengths: Int64s, manifest: Manifest) -> int:
-    """Rows of the largest of these calls, padding included."""
-    if manifest.is_ragged:
-        return max(int(lengths[places].sum()) for places in calls(lengths, manifest))
-    return max(len(places) * int(lengths[places].max()) for places in calls(lengths, manifest))
 
 
 def arguments(manifest: Manifest, clouds: Sequence[Cloud]) -> list[Array]:
@@ -142,10 +138,15 @@ def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> 
     assert spec.row_axis is not None
     if manifest.is_ragged:
         joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        return np.moveaxis(joined, 0, spec.row_axis)
-    if spec.cloud_axis is None:
-        return np.moveaxis(arrays[0], 0, spec.row_axis)
-    return np.moveaxis(padded(arrays, lengths), (0, 1), (spec.cloud_axis, spec.row_axis))
+    else:
+        joined = arrays[0] if spec.cloud_axis is None else padded(arrays, lengths)
+    axes = _axes(spec)
+    return joined if axes == [0, 1][: len(axes)] else np.moveaxis(joined, range(len(axes)), axes)
+
+
+def _axes(spec: TensorSpec) -> list[int]:
+    """Of clouds and of rows, as far as a tensor has them."""
+    return [axis for axis in (spec.cloud_axis, spec.row_axis) if axis is not None]
 
 
 def padded(arrays: Sequence[Array], lengths: Int64s) -> Array:
@@ -176,8 +177,9 @@ def _parts(
         rows = np.moveaxis(output, spec.row_axis, 0)
         _check_size(spec, len(rows), sum(lengths), "rows")
         return np.split(rows, np.cumsum(lengths)[:-1])
-    axes = [axis for axis in (spec.cloud_axis, spec.row_axis) if axis is not None]
-    first = np.moveaxis(output, axes, range(len(axes)))
+    axes = _axes(spec)
+    is_first = axes == [0, 1][: len(axes)]
+    first = output if is_first else np.moveaxis(output, axes, range(len(axes)))
     each = first if spec.cloud_axis is not None else first[None]
     _check_size(spec, len(each), len(clouds), "clouds")
     if lengths is None:

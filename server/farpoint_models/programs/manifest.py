@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,17 +59,17 @@ class Manifest:
         object.__setattr__(self, "examples", tuple(kept))
         check_manifest(self)
 
-    @property
+    @cached_property
     def points(self) -> TensorSpec:
         """The input with the clouds."""
         return next(spec for spec in self.inputs if spec.role is Role.POINTS)
 
-    @property
+    @cached_property
     def extra_inputs(self) -> list[TensorSpec]:
         """The other inputs."""
         return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
 
-    @property
+    @cached_property
     def has_clouds(self) -> bool:
         """Whether one call may hold several clouds."""
         return self.is_ragged or self.points.cloud_axis is not None
@@ -88,7 +89,7 @@ class Manifest:
         least, most = self.limit(name)
         return max(least, wanted if most is None else min(wanted, most))
 
-    @property
+    @cached_property
     def is_ragged(self) -> bool:
         """Whether clouds are concatenated."""
         return self.batching is Batching.RAGGED

@@ -92,7 +92,7 @@ class Program:
             else:
                 check_alike(double, wide, widened, device, ALIKE)
 
-    def peaks(self, device: torch.device) -> list[tuple[int, int]]:
+    def peaks(self, device: torch.device) -> tuple[tuple[int, int], ...]:
         """Points of a cloud, and the most bytes that its tensors take, of growing clouds.
 
         Raises:
@@ -105,7 +105,7 @@ class Program:
             watched[0].bytes = 0
             run_trial(run, self.manifest, clouds, device)
             found.append((clouds[0].length, watched[0].bytes // len(clouds)))
-        return found
+        return tuple(found)
 
     def _moved(self, device: torch.device) -> ExportedProgram:
         if device.type == "cpu":

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 CLOUDS, ROWS, ALL_ROWS, OFFSETS = "B", "N", "P", "B+1"
 DTYPES = (
@@ -51,7 +52,7 @@ class TensorSpec:
     counts: str = ""
     """The output that says how many rows of each cloud count; of an output per sample."""
 
-    @property
+    @cached_property
     def row_axis(self) -> int | None:
         """Axis of points or samples; None for a tensor without one."""
         names = {ROWS, ALL_ROWS}
@@ -59,18 +60,18 @@ class TensorSpec:
             names = {d for d in self.shape if isinstance(d, str)} - {CLOUDS}
         return next((i for i, size in enumerate(self.shape) if size in names), None)
 
-    @property
+    @cached_property
     def cloud_axis(self) -> int | None:
         """Axis of clouds; None for a program of one cloud, and for concatenated clouds."""
         return self.shape.index(CLOUDS) if CLOUDS in self.shape else None
 
-    @property
+    @cached_property
     def own(self) -> list[str]:
         """Named dimensions besides clouds and points."""
         reserved = {CLOUDS, ROWS, ALL_ROWS, OFFSETS}
         return [size for size in self.shape if isinstance(size, str) and size not in reserved]
 
-    @property
+    @cached_property
     def row_shape(self) -> tuple[int | str, ...]:
         """Shape of one row, or of the value of one cloud if there are no rows."""
         axes = {self.row_axis, self.cloud_axis}

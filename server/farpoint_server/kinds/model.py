@@ -7,6 +7,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -51,7 +52,7 @@ class LoadedModel:
     config: EncoderConfig | None = None
     row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
-    peaks: Sequence[tuple[int, int]] = ((1, 4096),)
+    peaks: tuple[tuple[int, int], ...] = ((1, 4096),)
     """Points of clouds of growing sizes, and the bytes that a call with one takes."""
     number: int = field(init=False)
     """Names it in launches, which hold no model."""
@@ -61,27 +62,29 @@ class LoadedModel:
         _copies[self.number] = {}
         weakref.finalize(self, _copies.pop, self.number)
 
-    def bytes_of(self, rows: int) -> int:
-        """Predicted bytes of a call with one cloud, by a power of its rows where not measured."""
-        sizes = [size for size, _ in self.peaks]
-        end = min(max(bisect_left(sizes, rows), 1), len(sizes) - 1)
-        (small, less), (large, more) = self.peaks[end - 1], self.peaks[end]
-        power = math.log(more / less) / math.log(large / small) if len(sizes) > 1 else 1
-        return int(MARGIN * more * (max(rows, small) / large) ** min(max(power, 0), MAX_POWER))
-
     def call_bytes(self, lengths: Int64s) -> int:
         """Predicted bytes of the largest call with clouds of these lengths."""
         found = []
         for places in calls(lengths, self.manifest):
             rows = lengths[places]
             is_flat = self.manifest.is_ragged
-            each = self.bytes_of(int(rows.sum() if is_flat else rows.max()))
+            each = predicted_bytes(self.peaks, int(rows.sum() if is_flat else rows.max()))
             found.append(each if is_flat else each * len(rows))
         return max(found)
 
     def put(self, device: torch.device, copy: Flat) -> None:
         """Adds its copy on a device."""
         _copies[self.number][device] = copy
+
+
+@lru_cache(4096)
+def predicted_bytes(peaks: tuple[tuple[int, int], ...], rows: int) -> int:
+    """Bytes of a call with one cloud, by a power of its rows between and beyond the peaks."""
+    sizes = [size for size, _ in peaks]
+    end = min(max(bisect_left(sizes, rows), 1), len(sizes) - 1)
+    (small, less), (large, more) = peaks[end - 1], peaks[end]
+    power = math.log(more / less) / math.log(large / small) if len(sizes) > 1 else 1
+    return int(MARGIN * more * (max(rows, small) / large) ** min(max(power, 0), MAX_POWER))
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _on_one_thread(function: Callable[..., T], *arguments: Any) -> T:
 def _model_of(name: str, encoder: DensityEncoder) -> LoadedModel:
     parameters = sum(parameter.numel() for parameter in encoder.parameters())
     model = LoadedModel(name, manifest_of(encoder.config), parameters, encoder.config)
-    model.peaks = [(1, row_bytes(encoder.config))]
+    model.peaks = ((1, row_bytes(encoder.config)),)
     return model
 
 

@@ -196,7 +196,7 @@ async def test_out_of_memory_cuts_a_batch_and_then_its_requests(engine):
 def test_memory_is_predicted_by_the_power_that_was_measured(lengths, expected):
     """Of a program that computes all distances in a cloud."""
     model = program(EQUAL)
-    model.peaks = [(n, 4 * n**2) for n in (1, 61, 256)]
+    model.peaks = ((1, 4), (61, 4 * 61**2), (256, 4 * 256**2))
     assert model.call_bytes(np.array(lengths)) == pytest.approx(MARGIN * 4 * expected, rel=0.01)
 
 
