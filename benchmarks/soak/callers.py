@@ -18,8 +18,8 @@ from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally
 from farpoint.v1 import sampling_pb2 as pb
 
-# Statuses of calls when the server ends or begins.
-INTERRUPTIONS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+# Status of calls when the server ends or begins. A call that it cancels is wrong, also in a drain.
+INTERRUPTED = grpc.StatusCode.UNAVAILABLE
 # grpc.aio's status of a call that ends while it sends (grpc/grpc#36066).
 BROKEN_WRITE = grpc.StatusCode.INTERNAL, "Internal error from Core"
 PATIENCE_S = 60.0
@@ -262,7 +262,7 @@ class Caller:
             await asyncio.sleep(retry_s or 0)
             return ("wrong", f"{detail} without RetryInfo") if retry_s is None else ("refused", "")
         is_lost = (code, error.details()) == BROKEN_WRITE
-        if (code in INTERRUPTIONS or is_lost) and self._server.interrupts(begun):
+        if (code is INTERRUPTED or is_lost) and self._server.interrupts(begun):
             await asyncio.sleep(0.1)
             return "interrupted", detail
         return ("unresolved" if is_lost or code is Code.DEADLINE_EXCEEDED else "wrong"), detail

@@ -75,6 +75,8 @@ class OrderedStream(ABC):
             DeadlinePassedError: nothing was sent for a long time.
             DrainingError: `draining` is set.
         """
+        if draining.is_set():  # a client repeats what has not begun
+            raise DrainingError("the server is shutting down")
         # The client's library keeps what it sends for a retry until it sees this.
         await self._context.send_initial_metadata(())
         reader = asyncio.ensure_future(self._read())
