@@ -1,4 +1,4 @@
-"""Encoders in files: safetensors, with the config of the model in the header.
+"""Encoders and decoders in files: safetensors, with the config of the model in the header.
 
 A pickle, which torch.save writes, is never read: loading one runs whatever code it holds.
 """
@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from farpoint_models.config import EncoderConfig
+from farpoint_models.decoder import Decoder, Decoders
 from farpoint_models.encoder import DensityEncoder
 
 
@@ -30,7 +31,8 @@ def open_regular(path: Path, error: type[Exception]) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-FORMAT = "farpoint.density_encoder.v1"
+FORMAT, DECODER_FORMAT = "farpoint.density_encoder.v1", "farpoint.decoders.v1"
+Module = TypeVar("Module", DensityEncoder, Decoders)
 # More than the largest encoder that a config allows; files are read whole.
 MAX_BYTES = 1 << 30
 
@@ -49,10 +51,7 @@ def save_encoder(
         path: Overwritten if it exists.
         notes: More to keep in the header, such as how the weights were trained.
     """
-    header = {**(notes or {}), "format": FORMAT, "config": encoder.config.to_json()}
-    tensors = {name: t.detach().cpu().contiguous() for name, t in encoder.state_dict().items()}
-    # Not save_file, whose files only their owner may read.
-    Path(path).write_bytes(save(tensors, header))
+    _save(encoder, FORMAT, path, notes or {})
 
 
 def load_encoder(path: str | Path) -> DensityEncoder:
@@ -63,20 +62,45 @@ def load_encoder(path: str | Path) -> DensityEncoder:
         CheckpointError: It is no regular file, a pickle, not a safetensors file, not one of an
             encoder, or its weights do not fit its config; the message then names the tensor.
     """
-    header, tensors = _read(Path(path))
-    if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: expected format {FORMAT!r}, got {header.get('format')!r}")
+    return _load(DensityEncoder, FORMAT, Path(path))
+
+
+def save_decoders(decoders: Decoders, path: str | Path, notes: Mapping[str, str]) -> None:
+    """Writes the decoders of an encoder's stages to a safetensors file, as `save_encoder` does."""
+    _save(decoders, DECODER_FORMAT, path, notes)
+
+
+def load_decoder(path: str | Path, stage: int) -> Decoder:
+    """Reads the decoder of a stage, from 0; raises as `load_encoder`."""
+    decoder = _load(Decoders, DECODER_FORMAT, Path(path))[stage]
+    assert isinstance(decoder, Decoder)
+    return decoder
+
+
+def _save(
+    module: DensityEncoder | Decoders, form: str, path: str | Path, notes: Mapping[str, str]
+) -> None:
+    header = {**notes, "format": form, "config": module.config.to_json()}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in module.state_dict().items()}
+    # Not save_file, whose files only their owner may read.
+    Path(path).write_bytes(save(tensors, header))
+
+
+def _load(kind: type[Module], form: str, path: Path) -> Module:
+    header, tensors = _read(path)
+    if header.get("format") != form:
+        raise CheckpointError(f"{path}: expected format {form!r}, got {header.get('format')!r}")
     try:
         config = EncoderConfig.from_json(header.get("config", ""))
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     # The shapes are compared before anything is allocated for a config that a file claims.
     with torch.device("meta"):
-        expected = DensityEncoder(config).state_dict()
+        expected = kind(config).state_dict()
     check_tensors(expected, tensors, str(path))
-    encoder = DensityEncoder(config)
-    encoder.load_state_dict(tensors)
-    return encoder.eval()
+    module = kind(config)
+    module.load_state_dict(tensors)
+    return module.eval()
 
 
 def check_tensors(

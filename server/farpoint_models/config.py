@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 ATTRIBUTES_MAX = 1024
 CHANNELS_MAX = 4096
@@ -18,6 +18,9 @@ class EncoderConfig:
     Attributes:
         rates: For each stage, the share of its points that it keeps, in (0, 1].
         channels: Features of a point, in and between stages.
+        invariant: The first of them, which a rotation does not change; 0 for none.
+        upright: The next, which a turn about the z axis does not change; 1 or more if `invariant`
+            is.
         hidden: Features inside the embeddings; a multiple of `groups`.
         neighbors: Neighbors that a sample looks at, clamped to the points there are.
         groups: Groups of every GroupNorm.
@@ -31,6 +34,8 @@ class EncoderConfig:
     neighbors: int = 16
     groups: int = 4
     attributes: int = 0
+    invariant: int = 0
+    upright: int = 0
 
     def __post_init__(self) -> None:
         try:
@@ -44,6 +49,9 @@ class EncoderConfig:
         for name in ("channels", "hidden", "neighbors", "groups"):
             self._check(name, 1, CHANNELS_MAX)
         self._check("attributes", 0, ATTRIBUTES_MAX)
+        self._check("invariant", 0, max(self.channels - 2, 0))
+        both = self.invariant > 0
+        self._check("upright", int(both), both * (self.channels - 1 - self.invariant))
         if self.hidden % self.groups:
             raise ValueError(
                 f"hidden: expected a multiple of groups = {self.groups}, got {self.hidden}"
@@ -55,6 +63,12 @@ class EncoderConfig:
             raise TypeError(f"{name}: expected an integer, got {value!r}")
         if not low <= value <= high:
             raise ValueError(f"{name}: expected {low}..{high}, got {value}")
+
+    @property
+    def oriented(self) -> "EncoderConfig":
+        """Of the other channels, which change with every rotation, alone."""
+        channels = self.channels - self.invariant - self.upright
+        return replace(self, channels=channels, invariant=0, upright=0)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -71,6 +85,8 @@ class EncoderConfig:
             raise ValueError(f"config: nested too deeply: {text[:80]}") from error
         if not isinstance(values, Mapping):
             raise ValueError(f"config: expected an object, got {text[:80]}")
+        # Files from before there were such features do not name them.
+        values = {"invariant": 0, "upright": 0, **values}
         names = {field.name for field in fields(cls)}
         if values.keys() != names:
             odd = sorted(values.keys() ^ names)

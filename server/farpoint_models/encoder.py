@@ -1,6 +1,7 @@
 """Density-aware encoder of point clouds."""
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 from farpoint_models.config import EncoderConfig
 from farpoint_models.layers import DensityStage
 from farpoint_models.level import Level, Neighborhood, collapse, sample_count
-from farpoint_ops import furthest_point_sample, gather_points
+from farpoint_models.surface import Patch, SurfaceStage, surroundings
+from farpoint_ops import furthest_point_sample, gather_points, group_points
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,13 @@ class DensityEncoder(nn.Module):
         super().__init__()
         self.config = config or EncoderConfig()
         # A constant 1 before the attributes is the input of clouds without attributes.
-        self.lift = nn.Conv1d(1 + self.config.attributes, self.config.channels, 1, bias=False)
-        self.stages = nn.ModuleList(DensityStage(self.config) for _ in self.config.rates)
+        oriented = self.config.oriented
+        self.lift = nn.Conv1d(1 + self.config.attributes, oriented.channels, 1, bias=False)
+        self.stages = nn.ModuleList(DensityStage(oriented) for _ in self.config.rates)
+        self.surfaces = nn.ModuleList(
+            SurfaceStage(self.config, first=stage == 0)
+            for stage in range(len(self.config.rates) if self.config.invariant else 0)
+        )
 
     def forward(
         self,
@@ -85,7 +92,9 @@ class DensityEncoder(nn.Module):
             ValueError: A shape does not fit; the message names the argument.
         """
         level = Level.of(xyz, lengths)
-        features = self._lift(xyz, attributes)
+        columns = self._columns(xyz, attributes)
+        features, surface = self.lift(columns), columns
+        patch: Patch | None = None
         level = replace(level, local=level.local.to(_at_least_float32(features)))
         # The first m picks of a cloud are also the picks among its first M > m. So one run of
         # farthest point sampling serves every stage.
@@ -93,18 +102,25 @@ class DensityEncoder(nn.Module):
         chosen = furthest_point_sample(level.search, most, start=0 if start is None else start)
         picks = chosen
         encoded = []
-        for rate, stage in zip(self.config.rates, self.stages, strict=True):
+        for rate, stage, describe in zip_longest(self.config.rates, self.stages, self.surfaces):
             picks = picks[:, : sample_count(level.size, rate)]
             samples = level.pick(picks, rate)
             hood = self._collapse(level, samples)
-            features = stage(features, level.local, picks, hood)
+            offsets = group_points(level.local, hood.rows) - samples.local.unsqueeze(-1)
+            found = []
+            if describe is not None:
+                before, patch = patch, Patch.of(offsets, hood.real)
+                surface = describe(surface, picks, surroundings(offsets, patch, before, hood), hood)
+                offsets = offsets / patch.typical(hood.real).unsqueeze(-1)
+                found = [surface]
+            features = stage(features, offsets, picks, hood)
             level = replace(samples, counts=hood.counts)
-            encoded.append(_stage(xyz, chosen, features, hood, level))
+            encoded.append(_stage(xyz, chosen, torch.cat([*found, features], 1), hood, level))
             picks = _first_rows(level)
         return tuple(encoded)
 
-    def _lift(self, xyz: Tensor, attributes: Tensor | None) -> Tensor:
-        """Input features of the first stage (B, C, N)."""
+    def _columns(self, xyz: Tensor, attributes: Tensor | None) -> Tensor:
+        """1 and the attributes (B, 1 + A, N)."""
         expected = (xyz.size(0), self.config.attributes, xyz.size(1))
         if attributes is None and self.config.attributes == 0:
             attributes = xyz.new_empty(expected)
@@ -113,8 +129,7 @@ class DensityEncoder(nn.Module):
             raise ValueError(f"attributes: expected shape {expected}, got {got}")
         attributes = attributes.to(self.lift.weight.dtype)
         ones = attributes.new_ones(expected[0], 1, expected[2])
-        lifted: Tensor = self.lift(torch.cat([ones, attributes], 1))
-        return lifted
+        return torch.cat([ones, attributes], 1)
 
     def _collapse(self, level: Level, samples: Level) -> Neighborhood:
         k = min(self.config.neighbors, level.size)

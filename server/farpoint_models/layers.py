@@ -139,13 +139,13 @@ class DensityStage(nn.Module):
         self.join = nn.Conv1d(3 * channels, channels, 1)
 
     def forward(
-        self, features: Tensor, points: Tensor, picks: Tensor, hood: Neighborhood
+        self, features: Tensor, offsets: Tensor, picks: Tensor, hood: Neighborhood
     ) -> Tensor:
         """Features of the samples.
 
         Args:
             features: (B, C, N).
-            points: Coordinates (B, 3, N), finite even in padding.
+            offsets: From the samples to their neighbors (B, 3, M, K), finite even in padding.
             picks: Points that are the samples, int32 (B, M).
             hood: Their neighborhood.
 
@@ -155,12 +155,11 @@ class DensityStage(nn.Module):
         mixed = self.mix(features)
         keys = group_points(self.ancestor.key(mixed), hood.rows)
         values = group_points(self.ancestor.value(mixed), hood.rows)
-        offsets = group_points(points, hood.rows) - gather_points(points, picks).unsqueeze(-1)
         sampled = gather_points(mixed, picks)
         embeddings = [
             self.ancestor(sampled, keys, values, offsets, hood.members, hood.real),
             self.position(offsets, hood.members, hood.real),
-            self.density(hood.collapsed.unsqueeze(1).to(points.dtype), self._real_samples(hood)),
+            self.density(hood.collapsed.unsqueeze(1).to(offsets.dtype), self._real_samples(hood)),
         ]
         joined: Tensor = self.join(torch.cat(embeddings, 1))
         out = joined + gather_points(features, picks)

@@ -10,12 +10,13 @@ from torch import Tensor
 from farpoint_models import DensityEncoder, EncodedStage, EncoderConfig
 
 CONFIG = EncoderConfig(rates=(0.25, 0.5), channels=16, hidden=8, neighbors=8, groups=2)
+SURFACE = dataclasses.replace(CONFIG, invariant=6, upright=4)
 
 
-@pytest.fixture
-def encoder() -> DensityEncoder:
+@pytest.fixture(params=[CONFIG, SURFACE], ids=["oriented", "surface"])
+def encoder(request: pytest.FixtureRequest) -> DensityEncoder:
     torch.manual_seed(0)
-    return DensityEncoder(CONFIG).eval()
+    return DensityEncoder(request.param).eval()
 
 
 @pytest.fixture
@@ -102,6 +103,28 @@ def test_attributes_change_features_and_nothing_else(cloud: Tensor) -> None:
         assert not torch.allclose(a.features, b.features, atol=1e-2)
 
 
+def turned(cloud: Tensor, *, about_z: bool) -> Tensor:
+    """Rotated, grown and moved; in float64, so that the choice of samples stays."""
+    turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
+    turn = turn * turn.det()
+    if about_z:
+        turn = torch.tensor([[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]], dtype=torch.float64)
+    return 40 * cloud.double() @ turn + 1000
+
+
+def test_a_rotation_changes_no_invariant_feature(cloud: Tensor) -> None:
+    """Neither does the unit; a turn about z changes no upright one either, but the others."""
+    torch.manual_seed(0)
+    encoder = DensityEncoder(SURFACE).eval()
+    for about_z, same in ((False, 6), (True, 10)):
+        pairs = zip(encoder(cloud), encoder(turned(cloud, about_z=about_z)), strict=True)
+        for a, b in pairs:
+            assert torch.equal(a.indices, b.indices)
+            gaps = (a.features - b.features).abs().amax((0, 2))
+            assert gaps[:same].max() < 1e-4
+            assert gaps[same:].min() > 1e-3
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_weights_and_autocast(
@@ -161,6 +184,8 @@ def test_an_error_names_the_argument(
         ("hidden", 7),
         ("neighbors", -1),
         ("attributes", 10**6),
+        ("invariant", 32),
+        ("upright", 2),
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused(field: str, value: object) -> None:
@@ -195,6 +220,7 @@ def assert_faithful(model: DensityEncoder, xyz: Tensor, attributes: Tensor | Non
         *((700, {"rates": r}) for r in ((1 / 3,), (0.25, 0.25), (0.5, 0.1, 0.3), (1.0, 0.2))),
         *((500, {"attributes": count}) for count in (1, 3)),
         *((n, {"neighbors": 24}) for n in (1, 2, 5, 17, 40)),
+        *((n, {"attributes": n % 2, "invariant": 9, "upright": 3}) for n in (1, 2, 17, 500)),
     ],
 )
 def test_equals_the_equations(points: int, fields: dict[str, object]) -> None:

@@ -12,12 +12,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from farpoint_models import DensityEncoder, EncodedStage, EncoderConfig
 
 CONFIG = EncoderConfig(rates=(0.5, 0.5), channels=4, hidden=4, neighbors=5, groups=2, attributes=2)
+SURFACE = replace(CONFIG, channels=9, invariant=3, upright=2)
 
 
-@pytest.fixture
-def encoder() -> DensityEncoder:
+@pytest.fixture(params=[CONFIG, SURFACE], ids=["oriented", "surface"])
+def encoder(request: pytest.FixtureRequest) -> DensityEncoder:
     torch.manual_seed(0)
-    return DensityEncoder(CONFIG)
+    return DensityEncoder(request.param)
 
 
 def inputs(points: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -79,7 +80,9 @@ def test_coincident_points_do_not_blow_a_gradient_up(encoder: DensityEncoder) ->
     assert xyz.grad.abs().max() < 1e3
 
 
-TRACED = EncoderConfig(rates=(0.25, 0.5), channels=8, hidden=8, neighbors=8, groups=2)
+TRACED = EncoderConfig(
+    rates=(0.25, 0.5), channels=8, hidden=8, neighbors=8, groups=2, invariant=3, upright=2
+)
 
 
 @pytest.fixture

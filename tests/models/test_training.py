@@ -1,6 +1,5 @@
 """Training: decided by its seed."""
 
-import json
 import re
 import subprocess
 import sys
@@ -10,17 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_models import EncoderConfig, load_encoder
+from farpoint_models import EncoderConfig, load_decoder, load_encoder
 from farpoint_training import __main__ as command
-from farpoint_training import report, scenes, sources
+from farpoint_training import scenes, sources
+from farpoint_training.contrast import contrast
 from farpoint_training.probe import probe
-from farpoint_training.reconstruction import Rebuilt, Target, error
+from farpoint_training.sources import views
 from farpoint_training.trainer import Settings, Trainer
 
-TINY = EncoderConfig(rates=(0.25, 0.25), channels=8, hidden=8, neighbors=8, groups=2)
+TINY = EncoderConfig(
+    rates=(0.25, 0.25), channels=16, hidden=8, neighbors=8, groups=2, invariant=6, upright=4
+)
 FLAGS = [
-    *("--points", "512", "--rates", "0.25", "0.25", "--channels", "8", "--hidden", "8"),
-    *("--neighbors", "8", "--groups", "2"),
+    *("--points", "512", "--rates", "0.25", "0.25", "--channels", "16", "--hidden", "8"),
+    *("--neighbors", "8", "--groups", "2", "--invariant", "6", "--upright", "4"),
 ]
 
 
@@ -33,39 +35,23 @@ def small_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "lidar_scan", lidar_scan)
 
 
-@pytest.fixture
-def small_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"BATCHES": 1, "SHOTS": (2,), "TRIALS": 2, "POINTS": 128}.items():
-        monkeypatch.setattr(report, name, value)
+def test_a_few_steps_teach_features_to_match_and_to_rebuild() -> None:
+    trained = Trainer(Settings(TINY, steps=60, points=512, learning_rate=8e-3))
+    losses = [trained.step() for _ in range(60)]
+    for name in ("contrast", "rebuild"):
+        first, last = (np.mean([loss[name] for loss in part]) for part in (losses[:8], losses[-8:]))
+        assert last < 0.9 * first, name
 
 
-def test_a_few_steps_teach_the_features_to_count() -> None:
-    """The first thing that they learn; shapes take longer."""
-    trained = Trainer(Settings(TINY, steps=80, points=512, learning_rate=8e-3))
-    losses = [trained.step() for _ in range(80)]
-    assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
-    trained.parts.eval()
-    for errors in report.reconstruction(trained, [sources.shapes()]):
-        assert errors["log_count"] < 0.6 * errors["baseline_log_count"]
-
-
-@pytest.mark.usefixtures("small_report")
-def test_the_command_writes_encoder_and_report(
+def test_the_command_writes_encoder_and_decoders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(["--out", str(tmp_path), "--steps", "2", *FLAGS]) == 0
     assert load_encoder(tmp_path / "encoder.safetensors").config == TINY
-    found = json.loads((tmp_path / "report.json").read_text())
-    assert found["settings"]["steps"] == 2
-    assert set(found["reconstruction"]) == {
-        "training families",
-        "held-out families",
-        "unseen scans",
-    }
+    assert load_decoder(tmp_path / "decoders.safetensors", 1).each == 16
     assert "step 2/2" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("small_report")
 def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
     for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         out = ["--out", str(tmp_path / folder), "--steps", "2", "--seed", seed]
@@ -85,30 +71,26 @@ def test_the_command_names_a_wrong_setting(
     assert "hidden: expected a multiple of groups" in capsys.readouterr().err
 
 
-def example(counts: list[float]) -> Target:
-    """Two samples: one stands for (1, 0, 0) and (0, 1, 0), the other for itself alone."""
-    offsets = torch.tensor([[[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 0], [9, 9, 9]]]])
-    members = torch.tensor([[[True, True], [True, False]]])
-    return Target(offsets, members, 1.0, torch.tensor([counts]))
+def test_features_that_tell_places_apart_have_a_small_loss() -> None:
+    places = torch.rand(2, 30, 3, generator=torch.Generator().manual_seed(0))
+    features = torch.eye(60).view(2, 30, 60).mT
+    order = torch.randperm(30)
+    alike = contrast(features, features[:, :, order], places, places[:, order])
+    unlike = contrast(features, features, places, places[:, order])
+    assert alike < 0.01
+    assert unlike > 5
 
 
-def test_a_perfect_reconstruction_has_no_error() -> None:
-    true = example([2.0, 1.0])
-    junk = torch.full((1, 2, 1, 3), 5.0)  # in slots that the count does not ask for
-    rebuilt = Rebuilt(torch.cat([true.offsets, junk], 2), true.counts.log())
-    for own_count in (False, True):
-        chamfer, log_count = error(rebuilt, true, own_count=own_count)
-        assert chamfer == pytest.approx(0, abs=1e-6)
-        assert log_count == 0
-
-
-def test_the_error_is_measured_both_ways() -> None:
-    """Slots on (1, 0, 0) and (1, 0, 0) leave (0, 1, 0) uncovered, by sqrt(2), half of one set."""
-    true = example([2.0, 1.0])
-    offsets = true.offsets.clone()
-    offsets[0, 0, 1] = offsets[0, 0, 0]
-    chamfer, _ = error(Rebuilt(offsets, true.counts.log()), true)
-    assert chamfer == pytest.approx(2**0.5 / 2 / 2)
+def test_views_show_the_same_places_moved_and_turned() -> None:
+    """Seen without noise, the distances between points are those of their places."""
+    pair = views([sources.shapes()], 1024, np.random.default_rng(0), tilt=180)
+    for view in pair:
+        assert view.seen.shape == view.places.shape
+        true, seen = (torch.pdist(part[0]) for part in (view.places, view.seen))
+        assert ((true - seen).abs() < 0.2 * true.mean()).all()
+        assert not torch.allclose(view.places, view.seen, atol=0.2)
+    gaps = torch.cdist(*(view.places for view in pair)).amin(2)
+    assert 0.3 < float((gaps < 0.1).float().mean()) < 1
 
 
 def test_a_probe_separates_what_a_line_can() -> None:

@@ -6,6 +6,7 @@ sampling anew in every stage. Written from the paper, on the weights of a `Densi
 """
 
 import math
+from itertools import zip_longest
 from typing import NamedTuple, cast
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from farpoint_models.encoder import DensityEncoder
 from farpoint_models.layers import DensityStage, GroupNorm, PointwiseMLP
+from farpoint_models.surface import SurfaceEmbedding, SurfaceStage
 
 
 class PlainStage(NamedTuple):
@@ -36,10 +38,12 @@ def encode(
 ) -> list[PlainStage]:
     """Encode one cloud (N, 3), with attributes (A, N) if the model has any."""
     columns = torch.ones(1, len(xyz)) if attributes is None else _with_one(attributes)
-    features = _conv(encoder.lift, columns)
+    features, surface, patches = _conv(encoder.lift, columns), columns, None
     indices, counts = torch.arange(len(xyz)), torch.ones(len(xyz), dtype=torch.int64)
     stages = []
-    for rate, module in zip(encoder.config.rates, encoder.stages, strict=True):
+    for rate, module, describe in zip_longest(
+        encoder.config.rates, encoder.stages, encoder.surfaces
+    ):
         m = math.ceil(round(len(xyz) * rate, 6))
         stage = cast("DensityStage", module)
         picks = torch.from_numpy(furthest_points(xyz.numpy(), m))
@@ -52,24 +56,30 @@ def encode(
         neighbors = min(encoder.config.neighbors, len(xyz))
         rows = distances(xyz[picks], xyz).topk(neighbors, largest=False)[1]
         members = owner[rows] == torch.arange(m)[:, None]
-        features = _stage(stage, features, xyz, picks, rows, members, collapsed)
+        offsets = (xyz[rows] - xyz[picks][:, None]).permute(2, 0, 1)
+        found = torch.zeros(0, m)
+        if describe is not None:
+            new = _patches(offsets)
+            found = surface = _surface(describe, surface, picks, rows, offsets, new, patches)
+            patches, offsets = new, offsets / new[2].mean()
+        features = _stage(stage, features, offsets, picks, rows, members, collapsed)
         counts = torch.zeros(m, dtype=torch.int64).index_add(0, owner, counts)
         xyz, indices = xyz[picks], indices[picks]
-        stages.append(PlainStage(indices, xyz, features, counts, mean_distance))
+        both = torch.cat([found, features])
+        stages.append(PlainStage(indices, xyz, both, counts, mean_distance))
     return stages
 
 
 def _stage(
     stage: DensityStage,
     features: Tensor,
-    xyz: Tensor,
+    offsets: Tensor,
     picks: Tensor,
     rows: Tensor,
     members: Tensor,
     collapsed: Tensor,
 ) -> Tensor:
     """Features (C, N) of all points -> (C, M) of the picked."""
-    offsets = (xyz[rows] - xyz[picks][:, None]).permute(2, 0, 1)
     mixed = _conv(stage.mix, features)
     ancestor = stage.ancestor
     query = _conv(ancestor.query, mixed[:, picks])
@@ -86,6 +96,80 @@ def _stage(
 
     density = _mlp(stage.density, collapsed.float()[None])
     return _conv(stage.join, torch.cat([attended, local, density])) + features[:, picks]
+
+
+Patches = tuple[Tensor, Tensor, Tensor]
+
+
+def _patches(offsets: Tensor) -> Patches:
+    """Means (M, 3), soft normals (M, 3, 3) and radii (M,) of offsets (3, M, K)."""
+    away = offsets.permute(1, 2, 0)
+    radius = away.square().sum(2).mean(1).sqrt()
+    radius = torch.where(radius == 0, 1, radius)
+    unit = away / radius[:, None, None]
+    mean = unit.mean(1)
+    covariance = unit.mT @ unit / unit.size(1) - mean[:, :, None] * mean[:, None]
+    trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
+    trace = torch.where(trace <= 0, 1, trace)[:, None, None]
+    power = torch.linalg.matrix_power(torch.eye(3) - covariance / trace, 8)
+    return mean, power / power.diagonal(dim1=1, dim2=2).sum(1)[:, None, None], radius
+
+
+def _surface(
+    stage: SurfaceStage,
+    features: Tensor,
+    picks: Tensor,
+    rows: Tensor,
+    offsets: Tensor,
+    patches: Patches,
+    before: Patches | None,
+) -> Tensor:
+    """Features (C, N) of all points -> (C, M) of the picked."""
+    mean, normal, radius = patches
+    unit = offsets.permute(1, 2, 0) / radius[:, None, None]
+    samples = [
+        (mean * mean).sum(1),
+        (normal * normal).sum((1, 2)),
+        torch.einsum("mi,mij,mj->m", mean, normal, mean),
+        radius / (radius + radius.mean()),
+    ]
+    pairs = [
+        (unit * unit).sum(2),
+        torch.einsum("mki,mij,mkj->mk", unit, normal, unit),
+        torch.einsum("mki,mi->mk", unit, mean),
+    ]
+    heights = [unit[..., 2]]
+    if before is not None:
+        means, normals, radii = (part[rows] for part in before)
+        pairs += [
+            torch.einsum("mki,mkij,mkj->mk", unit, normals, unit),
+            (unit * means).sum(2),
+            torch.einsum("mij,mkij->mk", normal, normals),
+            torch.einsum("mi,mki->mk", mean, means),
+            radii / (radii + radius[:, None]),
+        ]
+        heights += [means[..., 2], normals[..., 2, 2]]
+    upright = [*samples, mean[:, 2], normal[:, 2, 2]]
+    own = features[: stage.turned.near.in_channels]
+    turned = _embedding(stage.turned, own, picks, rows, torch.stack(samples), torch.stack(pairs))
+    both = torch.stack(upright), torch.stack([*pairs, *heights])
+    return torch.cat([turned, _embedding(stage.upright, features, picks, rows, *both)])
+
+
+def _embedding(
+    module: SurfaceEmbedding,
+    features: Tensor,
+    picks: Tensor,
+    rows: Tensor,
+    samples: Tensor,
+    pairs: Tensor,
+) -> Tensor:
+    own = torch.cat([features[:, picks], samples])
+    hidden = _conv(module.pair, pairs) + _conv(module.near, features[:, rows])
+    hidden = _conv(module.mix, (hidden + _conv(module.own, own)[..., None]).clamp(min=0))
+    hidden = hidden.clamp(min=0)
+    out = _conv(module.project, torch.cat([hidden.amax(2), hidden.mean(2), own]))
+    return out / out.norm(dim=0)
 
 
 def _with_one(attributes: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
-"""Trains an encoder without labels.
+"""Trains an encoder and its decoders without labels.
 
-A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
-were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly.
+Features that a rotation does not change, and those that a turn about the z axis does not, learn to
+be alike at one place in two views, and unlike elsewhere; the others to rebuild the cloud. Clouds
+are procedural shapes and rooms, and parts of ray-cast LiDAR scans, made on the fly.
 
-Writes OUT/encoder.safetensors and OUT/report.json.
+Writes OUT/encoder.safetensors and OUT/decoders.safetensors.
 """
 
 import argparse
@@ -12,12 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from farpoint_models.checkpoint import save_encoder
+from farpoint_models.checkpoint import save_decoders, save_encoder
 from farpoint_models.config import EncoderConfig
-from farpoint_training.report import report
 from farpoint_training.trainer import Settings, Trainer, progress
 
-SMALL = EncoderConfig(rates=(0.25, 0.25, 0.25, 0.25), channels=64, hidden=32, neighbors=16)
+SMALL = EncoderConfig((0.25,) * 4, channels=64, hidden=16, invariant=32, upright=16)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -32,15 +32,16 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=Settings.seed)
     parser.add_argument("--learning-rate", type=float, default=Settings.learning_rate)
     parser.add_argument("--rates", type=float, nargs="+", default=SMALL.rates)
-    for name in ("channels", "hidden", "neighbors", "groups"):
+    for name in ("channels", "hidden", "neighbors", "groups", "invariant", "upright"):
         parser.add_argument(f"--{name}", type=int, default=getattr(SMALL, name))
     return parser
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    encoder = EncoderConfig(
-        tuple(args.rates), args.channels, args.hidden, args.neighbors, args.groups
-    )
+    names = ("rates", "channels", "hidden", "neighbors", "groups", "invariant", "upright")
+    encoder = EncoderConfig(**{name: getattr(args, name) for name in names})
+    if not encoder.invariant:
+        raise ValueError("invariant: expected 1 or more, got 0")
     return Settings(encoder, args.steps, args.points, args.seed, args.learning_rate)
 
 
@@ -54,11 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     update = progress(args.steps)
     while trainer.step_count < args.steps:
-        update(trainer.step_count + 1, trainer.step())
-    found = report(trainer)
-    (args.out / "report.json").write_text(json.dumps(found, indent=1) + "\n")
-    settings = json.dumps(trainer.settings.describe())
-    save_encoder(trainer.encoder, args.out / "encoder.safetensors", {"trained": settings})
+        losses = trainer.step()
+        update(trainer.step_count, losses)
+    notes = {"trained": json.dumps(trainer.settings.describe())}
+    save_encoder(trainer.encoder, args.out / "encoder.safetensors", notes)
+    save_decoders(trainer.decoders, args.out / "decoders.safetensors", notes)
     return 0
 
 

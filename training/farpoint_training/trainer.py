@@ -1,28 +1,24 @@
 """The settings of a training run, its state and its step."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from farpoint_models.config import EncoderConfig
+from farpoint_models.decoder import Decoders, spacing
 from farpoint_models.encoder import DensityEncoder, EncodedStage
-from farpoint_training.reconstruction import (
-    Decoder,
-    Rebuilt,
-    StageDecoder,
-    Target,
-    error,
-    loss,
-    target,
-)
-from farpoint_training.sources import Source, batch, scans, shapes
+from farpoint_ops import gather_points, knn
+from farpoint_training.contrast import contrast
+from farpoint_training.sources import Source, View, rooms, scans, shapes, views
 
-# Scenes that training may see start here; those of the report elsewhere.
 FIRST_SCENE = 1000
+CLIP = 1.0
+# Degrees that an upright view leans at most.
+TILT = 8.0
 
 
 @dataclass(frozen=True)
@@ -32,88 +28,104 @@ class Settings:
     Attributes:
         encoder: The model.
         steps: Optimizer steps.
-        points: Points in a step, over all its clouds.
+        points: Points of a step, each of two views.
         seed: Of weights and data.
         learning_rate: At the start; falls to zero along a cosine.
     """
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    steps: int = 4000
+    steps: int = 1500
     points: int = 4096
     seed: int = 0
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
 
     def sources(self) -> list[Source]:
-        return [shapes(), scans(FIRST_SCENE + 100 * self.seed)]
+        return [shapes(), rooms(), scans(FIRST_SCENE + 100 * self.seed)]
 
     def describe(self) -> dict[str, object]:
         """The settings as JSON values."""
         return asdict(self)
 
 
-CLIP = 1.0
-
-
 class Trainer:
-    """An encoder with its decoder, and the baseline, a decoder without features."""
+    """An encoder with a decoder of each stage."""
 
     def __init__(self, settings: Settings):
         torch.manual_seed(settings.seed)
         self.settings = settings
         self.encoder = DensityEncoder(settings.encoder)
-        self.decoder = Decoder(settings.encoder)
-        self.baseline = Decoder(settings.encoder, blind=True)
-        self.parts = nn.ModuleDict(
-            {"encoder": self.encoder, "decoder": self.decoder, "baseline": self.baseline}
-        )
+        self.decoders = Decoders(settings.encoder)
+        self.parts = nn.ModuleDict({"encoder": self.encoder, "decoders": self.decoders})
         self.optimizer = torch.optim.AdamW(self.parts.parameters(), lr=settings.learning_rate)
         self.sources = settings.sources()
         self.step_count = 0
 
-    def step(self) -> float:
-        """One optimizer step; returns the loss of encoder and decoder."""
-        xyz = batch(self.sources, self.settings.points, self.settings.seed, self.step_count)
+    def step(self) -> dict[str, float]:
+        """One optimizer step; returns the parts of the loss."""
+        settings = self.settings
+        rng = np.random.default_rng((settings.seed, self.step_count))
+        upright = self.step_count % 2 == 0
+        pair = views(self.sources, settings.points, rng, TILT if upright else 180.0)
         for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate()
-        encoded = self.encoder(xyz)
-        ours, blind = 0.0 * xyz.sum(), 0.0 * xyz.sum()
-        for true, seeing, guessing in self.rebuild(xyz, encoded):
-            ours = ours + loss(error(seeing, true))
-            blind = blind + loss(error(guessing, true))
+            done = self.step_count / settings.steps
+            group["lr"] = settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        encoded = [self.encoder(view.seen) for view in pair]
+        losses = {
+            "contrast": self.contrast(pair, encoded, upright=upright),
+            "rebuild": self.rebuild(pair[0].seen, encoded[0]),
+        }
         self.optimizer.zero_grad(set_to_none=True)
-        # The two share no weights: each is trained as if it were alone.
-        torch.autograd.backward(ours + blind)
+        torch.autograd.backward(losses["contrast"] + losses["rebuild"])
         for part in self.parts.values():
             nn.utils.clip_grad_norm_(part.parameters(), CLIP)
         self.optimizer.step()
         self.step_count += 1
-        return float(ours.detach()) / len(encoded)
+        return {name: float(loss.detach()) for name, loss in losses.items()}
 
-    def rebuild(
-        self, xyz: Tensor, encoded: tuple[EncodedStage, ...]
-    ) -> Iterator[tuple[Target, Rebuilt, Rebuilt]]:
-        """Target, decoder output and baseline output of each stage."""
-        pairs = zip(self.decoder(encoded), self.baseline(encoded), strict=True)
-        for stage, decoder, pair in zip(encoded, self.decoder.stages, pairs, strict=True):
-            yield (target(xyz, stage, cast("StageDecoder", decoder)), *pair)
+    def contrast(
+        self, pair: tuple[View, View], encoded: list[tuple[EncodedStage, ...]], *, upright: bool
+    ) -> Tensor:
+        """Mean loss over stages, of the invariant features, and of the upright ones as well."""
+        config, losses = self.settings.encoder, []
+        first = slice(0, config.invariant)
+        parts = [first, slice(0, config.invariant + config.upright)] if upright else [first]
+        for stages in zip(*encoded, strict=True):
+            places = [
+                gather_points(view.places.mT, stage.indices).mT
+                for view, stage in zip(pair, stages, strict=True)
+            ]
+            for part in parts:
+                one, other = (stage.features[:, part] for stage in stages)
+                losses += [contrast(one, other, *places)]
+        return torch.stack(losses).mean()
 
-    def _learning_rate(self) -> float:
-        done = self.step_count / self.settings.steps
-        return self.settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+    def rebuild(self, xyz: Tensor, encoded: tuple[EncodedStage, ...]) -> Tensor:
+        """Chamfer distance of what the decoders rebuild, in spacings of the samples."""
+        losses = []
+        for stage, decoder in zip(encoded, self.decoders, strict=True):
+            rebuilt, _ = decoder(stage.points, stage.features, stage.counts)
+            gaps = [
+                knn(a, b, 1)[1].clamp(min=1e-12).sqrt().mean(1)
+                for a, b in ((xyz, rebuilt[:, : xyz.size(1)]), (rebuilt[:, : xyz.size(1)], xyz))
+            ]
+            losses.append(((gaps[0] + gaps[1])[:, 0] / spacing(stage.points).flatten()).mean())
+        return torch.stack(losses).mean()
 
 
 SMOOTHING = 0.98
 LINE_EVERY = 100
 
 
-def progress(total: int) -> Callable[[int, float], None]:
-    """A function that takes the steps done and the loss of the last, and prints now and then."""
-    sums = [0.0, 0.0]
+def progress(total: int) -> Callable[[int, dict[str, float]], None]:
+    """A function that takes the steps done and the losses of the last, and prints now and then."""
+    means: dict[str, float] = {}
 
-    def update(done: int, loss: float) -> None:
-        for i, value in enumerate((loss, 1.0)):
-            sums[i] += (1 - SMOOTHING) * (value - sums[i])
+    def update(done: int, losses: dict[str, float]) -> None:
+        for name, value in losses.items():
+            mean = means.get(name, value)
+            means[name] = mean + max(1 - SMOOTHING, 1 / done) * (value - mean)
         if done % LINE_EVERY == 0 or done == total:
-            print(f"step {done}/{total}  loss {sums[0] / sums[1]:.4f}", flush=True)
+            shown = "  ".join(f"{name} {mean:.4f}" for name, mean in means.items())
+            print(f"step {done}/{total}  {shown}", flush=True)
 
     return update

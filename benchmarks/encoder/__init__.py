@@ -1,0 +1,1 @@
+"""What the shipped features are worth: `python -m benchmarks.encoder`."""
