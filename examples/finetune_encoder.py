@@ -111,7 +111,7 @@ def main() -> None:
     if len(found) < HELD_OUT:
         parser.error(f"{options.folder}: expected {HELD_OUT} scans or more, found {len(found)}")
     held = dict(list(found.items())[HELD_OUT - 1 :: HELD_OUT])
-    print(f"{len(found)} scans, {len(held)} held out: {', '.join(held)}")
+    print(f"{len(found)} scans, {len(held)} held out: {', '.join(held)}", flush=True)
     begun = time.monotonic()
     seen = [cloud for name, cloud in found.items() if name not in held]
     tuned = tune(seen, options.steps, options.learning_rate)

@@ -43,15 +43,15 @@ def main() -> None:
         "ground": lambda: ground(encoders, options.recordings),
         "compression": lambda: compression(trained, options.recordings),
     }
-    results = json.loads(RESULTS.read_text())
     for task, measure in tasks.items():
         if options.only in (None, task):
             found = json.loads(
                 json.dumps(measure()), parse_float=lambda text: round(float(text), 3)
             )
             print(json.dumps({task: found}, indent=1), flush=True)
-            results.setdefault(name, {})[task] = found
             if not options.encoder:
+                results = json.loads(RESULTS.read_text())
+                results.setdefault(name, {})[task] = found
                 RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 

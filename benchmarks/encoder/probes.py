@@ -9,7 +9,7 @@ from torch import Tensor
 
 import farpoint
 from farpoint_models import DensityEncoder
-from farpoint_ops import knn, nearest_sample
+from farpoint_ops import knn
 from farpoint_training.families import HELD_OUT
 from farpoint_training.probe import Describe, described, hand_made, pooled, probe, shape_set
 from farpoint_training.sources import rotation
@@ -53,41 +53,41 @@ def tilted(clouds: Tensor) -> Tensor:
 
 
 def ground(encoders: Mapping[str, DensityEncoder], folder: Path) -> dict[str, float]:
-    """Mean accuracy of both classes in the east of a tile, learned in the west."""
+    """Mean accuracy of both classes in one half of a tile, learned in the other; of both ways.
+
+    Of the first stage's features, against the height above the lowest neighbor in the plane.
+    """
     cloud = farpoint.io.read_cloud(next(iter(sorted(folder.glob("autzen_trim*.laz")))))
     rows = np.random.default_rng(0).permutation(len(cloud.points))[:TILE_POINTS]
     points = torch.from_numpy((cloud.points - cloud.points.mean(0))[rows]).float()
-    truth = torch.from_numpy((cloud.attributes["classification"][rows] == GROUND).astype(int))
-    found = {}
+    truth = torch.from_numpy(cloud.attributes["classification"][rows] == GROUND)
+    described_by = {}
     for name, encoder in encoders.items():
         with torch.no_grad():
-            first, *others = encoder(points[None])
-        parts = [first.features[0].T]
-        for stage in others:
-            nearest = nearest_sample(first.points, stage.points)[0][0].long()
-            parts += [stage.features[0].T[nearest]]
-        found[name] = _balanced(torch.cat(parts, 1), first.indices[0].long(), points, truth)
-    samples = first.indices[0].long()
+            stage = encoder(points[None])[0]
+        described_by[name] = stage.features[0].T
+    samples = stage.indices[0].long()
     flat = points * torch.tensor([1.0, 1, 0])
     for count in COLUMNS:
         near = knn(flat[None], flat[None, samples], min(count, len(flat)))[0][0].long()
-        height = points[samples, 2] - points[near, 2].amin(1)
-        found[f"height above the lowest of {count}"] = _balanced(
-            height[:, None], samples, points, truth
-        )
-    return found
+        height = (points[samples, 2] - points[near, 2].amin(1))[:, None]
+        described_by[f"height above the lowest of {count}"] = height
+        described_by[f"logarithm of it, {count}"] = (height + 0.1).log()
+    label, west = truth[samples], points[samples, 0] < points[:, 0].median()
+    return {
+        name: float(np.mean([_balanced(features, label, half) for half in (west, ~west)]))
+        for name, features in described_by.items()
+    }
 
 
-def _balanced(features: Tensor, samples: Tensor, points: Tensor, truth: Tensor) -> float:
-    """Least squares on features of samples (M, D), each class weighing the same."""
+def _balanced(features: Tensor, label: Tensor, known: Tensor) -> float:
+    """Accuracy of least squares on features (M, D), each class weighing the same."""
     features = (features - features.mean(0)) / features.std(0).clamp(min=1e-6)
     features = torch.cat([features, torch.ones(len(features), 1)], 1).double()
-    label, west = truth[samples], points[samples, 0] < points[:, 0].median()
-    share = label[west].double().mean()
-    weight = torch.where(label[west] == 1, 0.5 / share, 0.5 / (1 - share))[:, None]
-    known = features[west] * weight.sqrt()
-    wanted = (2.0 * label[west, None] - 1) * weight.sqrt()
-    ridge = 1e-3 * len(known) * torch.eye(known.size(1), dtype=known.dtype)
-    line = torch.linalg.solve(known.T @ known + ridge, known.T @ wanted)
-    right = (features[~west] @ line > 0)[:, 0] == (label[~west] == 1)
-    return float(np.mean([float(right[label[~west] == kind].double().mean()) for kind in (0, 1)]))
+    share = label[known].double().mean()
+    weight = torch.where(label[known], 0.5 / share, 0.5 / (1 - share)).sqrt()[:, None]
+    seen, wanted = features[known] * weight, (2.0 * label[known, None] - 1) * weight
+    ridge = 1e-3 * len(seen) * torch.eye(seen.size(1), dtype=seen.dtype)
+    line = torch.linalg.solve(seen.T @ seen + ridge, seen.T @ wanted)
+    right = (features[~known] @ line > 0)[:, 0] == label[~known]
+    return float(np.mean([float(right[label[~known] == k].double().mean()) for k in (0, 1)]))

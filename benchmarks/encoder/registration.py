@@ -11,8 +11,9 @@ from farpoint_ops import furthest_point_sample, knn
 from farpoint_training.contrast import matched
 
 STAGES = (1, 2)
-# Of FPFH, in spacings, from which the best for the pairs is taken; normals are of 0.4 of it.
-RADII = (1.5, 3.0, 5.0, 8.0, 12.0)
+# Of FPFH: points for each sample that it sees, and radius in spacings of the samples. The best of
+# them is taken for each stage.
+FPFH = ((16, 1.5), (16, 3.0), (4, 2.0), (4, 3.0), (4, 5.0), (4, 8.0))
 # For each stage, samples and their features.
 Describe = Callable[[Rows], list[tuple[Rows, Rows]]]
 
@@ -30,20 +31,24 @@ def learned(encoder: DensityEncoder) -> Describe:
     return describe
 
 
-def fpfh(radius: float) -> Describe:
-    """FPFH of Open3D at the same samples, of the points within `radius` spacings."""
+def fpfh(density: int, radius: float) -> Describe:
+    """FPFH of Open3D at the same samples, in the cloud thinned by farthest point sampling."""
     import open3d
 
     def describe(points: Rows) -> list[tuple[Rows, Rows]]:
-        cloud = open3d.geometry.PointCloud(open3d.utility.Vector3dVector(points.astype(np.float64)))
-        search, found = open3d.geometry.KDTreeSearchParamHybrid, []
+        found = []
         for stage in STAGES:
             count = -(-len(points) // 4 ** (stage + 1))
-            rows = furthest_point_sample(torch.from_numpy(points)[None], count)[0].numpy()
-            reach = radius * spacing(points[rows])
-            cloud.estimate_normals(search(0.4 * reach, 30))
-            features = open3d.pipelines.registration.compute_fpfh_feature(cloud, search(reach, 100))
-            found.append((points[rows], np.asarray(features.data.T[rows], np.float32)))
+            seen = min(density * count, len(points))
+            rows = furthest_point_sample(torch.from_numpy(points)[None], seen)[0].numpy()
+            thinned = points[rows]
+            reach = radius * spacing(thinned[:count])
+            places = open3d.utility.Vector3dVector(thinned.astype(np.float64))
+            cloud = open3d.geometry.PointCloud(places)
+            cloud.estimate_normals(open3d.geometry.KDTreeSearchParamHybrid(0.5 * reach, 30))
+            search = open3d.geometry.KDTreeSearchParamRadius(reach)
+            features = open3d.pipelines.registration.compute_fpfh_feature(cloud, search).data
+            found.append((thinned[:count], np.asarray(features.T[:count], np.float32)))
         return found
 
     return describe
@@ -84,8 +89,9 @@ def registration(
     pairs = list(pairs)
     found = {name: means(learned(encoder), pairs) for name, encoder in encoders.items()}
     try:
-        for radius in RADII:
-            found[f"FPFH, radius {radius}"] = means(fpfh(radius), pairs)
+        for density, radius in FPFH:
+            name = f"FPFH, {density} points a sample, radius {radius}"
+            found[name] = means(fpfh(density, radius), pairs)
     except ImportError as missing:
         print(f"FPFH is not measured: {missing}")
     return found

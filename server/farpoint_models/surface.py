@@ -18,10 +18,9 @@ from farpoint_ops import gather_points, group_points
 
 # Each squaring doubles the exponent by which the normal stands out.
 SQUARINGS = 3
-# Entries of a symmetric matrix; with those off the diagonal times sqrt(2), the inner product of two
-# is the trace of the matrices' product.
-ROWS, COLUMNS = [0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]
-SCALE = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
+# Off the diagonal, entries of a symmetric matrix are times this: the inner product of two such
+# vectors of six is then the trace of the matrices' product.
+TWICE = 2**0.5
 
 
 class Patch(NamedTuple):
@@ -58,13 +57,10 @@ def _mean(x: Tensor, real: Tensor | None) -> Tensor:
     return torch.where(real, x, 0).sum(-1) / real.sum(-1).clamp(min=1)
 
 
-def _scale(x: Tensor) -> Tensor:
-    return x.new_tensor(SCALE).view(-1, *[1] * (x.dim() - 2))
-
-
 def _outer(x: Tensor) -> Tensor:
     """Outer products of (B, 3, ...) with themselves, (B, 6, ...)."""
-    return x[:, ROWS] * x[:, COLUMNS] * _scale(x)
+    x, y, z = x.unbind(1)
+    return torch.stack([x * x, y * y, z * z, x * y * TWICE, x * z * TWICE, y * z * TWICE], 1)
 
 
 def _normal(covariance: Tensor) -> Tensor:
@@ -73,16 +69,17 @@ def _normal(covariance: Tensor) -> Tensor:
     For a flat patch it is the outer product of its normal. Unlike an eigenvector it has no sign,
     and it has a gradient where eigenvalues coincide.
     """
-    xx, yy, zz, xy, xz, yz = (covariance / _scale(covariance)).unbind(1)
+    xx, yy, zz = covariance[:, :3].unbind(1)
+    xy, xz, yz = (covariance[:, 3:] / -TWICE).unbind(1)
     trace = xx + yy + zz
     trace = torch.where(trace <= 0, 1, trace)
-    rows = [trace - xx, -xy, -xz, -xy, trace - yy, -yz, -xz, -yz, trace - zz]
-    power = (torch.stack(rows, -1) / trace.unsqueeze(-1)).view(*trace.shape, 3, 3)
+    entries = [trace - xx, xy, xz, xy, trace - yy, yz, xz, yz, trace - zz]
+    power = (torch.stack(entries, -1) / trace.unsqueeze(-1)).view(*trace.shape, 3, 3)
     for _ in range(SQUARINGS):
         power = power @ power
         power = power / power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    entries: Tensor = power[..., ROWS, COLUMNS].movedim(-1, 1)
-    return entries * _scale(entries)
+    xx, xy, xz, _, yy, yz, _, _, zz = power.flatten(-2).unbind(-1)
+    return torch.stack([xx, yy, zz, xy * TWICE, xz * TWICE, yz * TWICE], 1)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
