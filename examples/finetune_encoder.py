@@ -1,6 +1,6 @@
 """Fine-tunes the shipped encoder on recorded scans of a folder, and says what that was worth.
 
-    python examples/finetune_encoder.py tests/data --out tuned.safetensors [--steps 100]
+    python examples/finetune_encoder.py tests/data --out tuned.safetensors [--steps 200]
 
 Every cloud that `farpoint.io` reads is one scan; those of fewer than --least points are left out.
 Every third scan is held out, and training sees the others alone: crops of them and, as often, the
@@ -103,8 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path("tuned.safetensors"))
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--least", type=int, default=2000, help="points of a scan")
     options = parser.parse_args()
     found = recordings(options.folder, options.least)
