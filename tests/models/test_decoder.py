@@ -31,7 +31,7 @@ MILK = Path(__file__).parents[1] / "data" / "milk.pcd"
 EXPORT = [
     *("farpoint_models:default_decoder", "--batching", "equal", "--limit", "N=2"),
     *("--input", "points:points=B,N,3", "--input", "per_point:features=B,64,N"),
-    *("--input", "per_point:counts=B,N:int32", "--output", "per_sample:rebuilt=B,R,3@sizes"),
+    *("--input", "per_point:counts=B,N:int64", "--output", "per_sample:rebuilt=B,R,3@sizes"),
     *("--output", "counts:sizes=B:int64"),
 ]
 
@@ -101,7 +101,8 @@ def test_the_command_of_the_docs_exports_it(tmp_path: Path, milk: Tensor) -> Non
     assert " ".join(EXPORT[1:]) in " ".join(page.replace("\\\n", " ").split())
     assert command.main([EXPORT[0], str(tmp_path / "decoder.pt2"), *EXPORT[1:]]) == 0
     encoded = default_encoder()(milk)[2]
-    given = [encoded.points, encoded.features, encoded.counts]
+    # As the client has them.
+    given = [encoded.points, encoded.features, encoded.counts.long()]
     found = load_program(tmp_path / "decoder.pt2").on(torch.device("cpu"))(given)
     for ours, theirs in zip(found, default_decoder()(*given), strict=True):
         torch.testing.assert_close(ours, theirs)
