@@ -109,5 +109,5 @@ class CudaEngine(Engine):
                 raise failure or RuntimeError("a transfer ended without outputs")
             settle(batch.answers(wanted, outputs))
         except Exception as error:
-            found = self.memory.failed(error)
+            found = self.memory.translate(error)
             settle(error=service_error(found) if isinstance(found, DeviceLost) else found)

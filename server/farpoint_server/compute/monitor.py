@@ -93,7 +93,7 @@ class MemoryMonitor:
         try:
             await step
         except Exception as error:
-            engine.memory.failed(error)
+            engine.memory.translate(error)
             device = engine.memory.snapshot.device
             self._report("memory poll failed", device=device, exc_info=error)
             return False

@@ -18,7 +18,7 @@ class Gate:
         self.readers = 0
         """Batches in flight."""
         self._writing = False
-        self._insisting = 0
+        self._waiting_writers = 0
         self.waiting = 0
         """Threads that wait until no batch is in flight."""
 
@@ -26,7 +26,7 @@ class Gate:
     def reading(self) -> Iterator[None]:
         """A batch; waits for a trim that runs or waits."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._writing and not self._insisting)
+            self._changed.wait_for(lambda: not self._writing and not self._waiting_writers)
             self.readers += 1
         try:
             yield
@@ -36,7 +36,7 @@ class Gate:
     def enter(self) -> bool:
         """Enters without waiting, if possible; the batch ends with `leave`."""
         with self._lock:
-            if self._writing or self._insisting:
+            if self._writing or self._waiting_writers:
                 return False
             self.readers += 1
         return True
@@ -46,7 +46,7 @@ class Gate:
         with self._lock:
             self.readers -= 1
             # No other thread waits for readers.
-            if self._insisting or self.waiting:
+            if self._waiting_writers or self.waiting:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
@@ -73,11 +73,11 @@ class Gate:
         Must not wait on a thread that is itself reading. Yields whether all ended in time.
         """
         with self._changed:
-            self._insisting += 1
+            self._waiting_writers += 1
             entered = self._changed.wait_for(
                 lambda: not self.readers and not self._writing, timeout_s
             )
-            self._insisting -= 1
+            self._waiting_writers -= 1
             self._writing = self._writing or entered
             self._changed.notify_all()
         try:

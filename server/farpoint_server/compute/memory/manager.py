@@ -55,7 +55,7 @@ class TrimRecord:
 class Manager:
     """Runs batches and trims between them; the only caller of `Allocator.trim`.
 
-    `check`, `snapshot`, `is_lost` and `failed` are for any thread, `run` and the trims for the
+    `check`, `snapshot`, `is_lost` and `translate` are for any thread, `run` and the trims for the
     threads of the device's engine: a trim has the gate to itself. `run_inline` is for the event
     loop, while the engine's thread for short work is idle.
 
@@ -108,7 +108,7 @@ class Manager:
         """Registers a function to call before each trim of host memory, with nothing in flight."""
         self._before_host_trim.append(give_back)
 
-    def failed(self, error: Exception) -> Exception:
+    def translate(self, error: Exception) -> Exception:
         """Translates a batch's error: DeviceLost if the device no longer works."""
         if not is_sticky(error):
             return error
@@ -282,7 +282,7 @@ class Manager:
                 return forward(batch)
         except Exception as error:
             if is_sticky(error):
-                raise self.failed(error) from error
+                raise self.translate(error) from error
             if not is_out_of_memory(error):
                 raise
         finally:

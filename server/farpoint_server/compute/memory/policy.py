@@ -55,7 +55,7 @@ class TrimPolicy:
         self.thresholds = thresholds
         self._last_trim = -inf
         self._kept = 0
-        # Most bytes that other processes have left to this one since a full device was trimmed.
+        # High-water mark of available bytes since the last hard trim.
         self._available = inf
 
     def is_due(self, now: float) -> bool:
