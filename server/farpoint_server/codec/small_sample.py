@@ -52,11 +52,10 @@ class SmallSample:
         point_count: Of the cloud.
     """
 
-    __slots__ = ("_arrived", "_budget_ns", "_cost_ns", "_raw", "_request", "point_count")
+    __slots__ = ("_arrived", "_cost_ns", "_raw", "_request", "point_count")
 
-    def __init__(self, raw: bytes, request: _Request, arrived: float, budget_ns: int) -> None:
-        self._raw, self._request = raw, request
-        self._arrived, self._budget_ns = arrived, budget_ns
+    def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
+        self._raw, self._request, self._arrived = raw, request, arrived
         self.point_count = int(request.points)
         self._cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
 
@@ -74,7 +73,7 @@ class SmallSample:
         Args:
             raw: A SampleRequest; a SampleStreamRequest if `is_streamed`.
             limits: Of a request.
-            budget_ns: Nanoseconds that it may be predicted to take, and after which it gives up.
+            budget_ns: Nanoseconds that it may be predicted to take.
             arrived: When it did, by time.monotonic.
         """
         size, request = len(raw), _Request()
@@ -84,7 +83,7 @@ class SmallSample:
             return None
         if request.points > limits.points or size > limits.message_bytes:
             return None
-        work = SmallSample(raw, request, arrived, budget_ns)
+        work = SmallSample(raw, request, arrived)
         return work if work._cost_ns <= budget_ns else None
 
     def cost_ns(self, device_type: str = "cpu") -> int:  # noqa: ARG002  never for a GPU
@@ -98,7 +97,7 @@ class SmallSample:
 
     @property
     def elapsed_ns(self) -> int:
-        """Nanoseconds that `answer` took, whether it answered or gave up; 0 before."""
+        """Nanoseconds that `inline` took, whether it answered or gave up; 0 before."""
         return int(self._request.elapsed_ns)
 
     @property
@@ -106,19 +105,12 @@ class SmallSample:
         """Maximum bytes in memory, without the message."""
         return sample_bytes(self.point_count, 1, self.samples)
 
-    def answer(self) -> bytes | None:
+    def inline(self, budget_ns: int) -> bytes | None:
         """The serialized SampleResponse, computed on the calling thread.
 
         None if it is left to Python: too few coordinates are finite, memory is short, or the budget
         ran out.
         """
         response = ctypes.create_string_buffer(self._request.response_bytes)
-        size = _answer(self._raw, self._request, self._arrived, self._budget_ns, response)
+        size = _answer(self._raw, self._request, self._arrived, budget_ns, response)
         return ctypes.string_at(response, size) if size else None
-
-    def inline(self) -> bytes:
-        """`answer`, for an engine; raises ValueError for what is left to Python."""
-        answer = self.answer()
-        if answer is None:
-            raise ValueError("left to Python")
-        return answer

@@ -79,7 +79,9 @@ class CpuEngine(Engine):
         if self.inline_ns < 0 or any(thread.calls for thread in self._threads):
             return None
         try:
-            return self.memory.run_inline(work.inline, work.predicted_bytes)
+            return self.memory.run_inline(
+                partial(work.inline, self.inline_ns), work.predicted_bytes
+            )
         except Exception:
             return None
 

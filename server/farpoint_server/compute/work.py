@@ -49,8 +49,8 @@ class InlineWork(Protocol[Answer_co]):
     def predicted_bytes(self) -> int:
         """Maximum bytes on the device, including inputs and answers."""
 
-    def inline(self) -> Answer_co:
-        """The answer, computed on the calling thread; any error leaves the work to an engine."""
+    def inline(self, budget_ns: int) -> Answer_co | None:
+        """As `Work.inline`; any error leaves the work to an engine."""
 
 
 class Work(ABC, Generic[Answer]):
@@ -80,8 +80,8 @@ class Work(ABC, Generic[Answer]):
         """Bytes of the smallest part that it can be cut to."""
         return self.predicted_bytes
 
-    def inline(self) -> Answer:
-        """The answer, computed on the calling thread on a CPU."""
+    def inline(self, budget_ns: int) -> Answer | None:  # noqa: ARG002
+        """The answer, computed on the calling thread on a CPU; None if the budget ran out."""
         outputs = [run_on_cpu(launch) for launch in self.launches([self])]
         answer: Answer = self.answers([self], outputs)[0]
         return answer

@@ -21,6 +21,7 @@ from farpoint_server.compute.work import (
     concatenated,
     halves,
     joined,
+    run_on_cpu,
 )
 
 # Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
@@ -85,6 +86,8 @@ class SampleKernel:
     most: int
     """Most samples of a cloud."""
     with_distances: bool
+    budget_ns: int = 0
+    """Nanoseconds after which cancellable sampling gives up, without rows; 0 is without limit."""
 
     def __call__(
         self,
@@ -114,7 +117,7 @@ class SampleKernel:
             )
         else:
             outputs = ops._furthest_point_sample_cancellable(
-                *clouds, cancelled, with_distances, radii
+                *clouds, cancelled, with_distances, radii, self.budget_ns
             )
         rows, distances = outputs
         return (rows, distances) if with_distances else (rows,)
@@ -147,6 +150,12 @@ class SampleWork(Work[Samples]):
             return self._cpu_ns
         longest = int(self.clouds.sample_counts.max())
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
+
+    def inline(self, budget_ns: int) -> Samples | None:
+        ((kernel, arrays),) = self.launches([self])
+        launch = Launch(replace(kernel, budget_ns=budget_ns), arrays)
+        outputs = run_on_cpu(launch, np.zeros(self.cloud_count, np.int32))
+        return self.answers([self], [outputs])[0] if len(outputs[0]) else None
 
     @classmethod
     def batch_bytes(cls, works: "Sequence[SampleWork]") -> int:

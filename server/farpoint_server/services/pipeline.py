@@ -65,11 +65,18 @@ class Pipeline:
         del call
         return await running
 
-    def sample_small(self, raw: bytes, arrived: float) -> bytes | None:
-        """The SampleResponse to a small common SampleRequest, if a CPU is idle."""
+    def sample_small(
+        self, raw: bytes, arrived: float, *, is_streamed: bool = False
+    ) -> bytes | None:
+        """The SampleResponse to a small common SampleRequest, if a CPU is idle.
+
+        Args:
+            raw: The message; a SampleStreamRequest if `is_streamed`.
+            arrived: When it did, by time.monotonic.
+        """
         if (most_ns := self.compute.inline_ns) < 0:
             return None
-        work = SmallSample.read(raw, self.limits, most_ns, arrived)
+        work = SmallSample.read(raw, self.limits, most_ns, arrived, is_streamed=is_streamed)
         if work is None:
             return None
         # Not reserved at admission: until it is answered, no other request is looked at.

@@ -181,6 +181,10 @@ class SampleStream(OrderedStream):
         head = response(request_index=index).SerializeToString()
         try:
             pipeline = self._pipeline
+            small = pipeline.sample_small(raw, arrived, is_streamed=True)
+            if small is not None:
+                interceptor.log_end(arrived)
+                return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, [small])]
             request = parse_sample_request(self._parse(raw)[0], pipeline.limits, pipeline.regions)
             call = SampleCall(request, partial(sample_response_chunks, arrived))
             chunks = await pipeline.run(call, self._context.time_remaining())

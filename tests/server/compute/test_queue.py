@@ -196,3 +196,15 @@ def test_two_milliseconds_teach_something_and_a_fifth_batch_makes_it_known():
     assert not costs.is_known(Work(2))
     costs.observe([Work(2)], 20 * MS)
     assert costs.is_known(Work(2))
+
+
+async def test_a_caller_whose_work_took_longer_than_predicted_pays_for_it(line):
+    add_to(line, "a", *[QUANTUM_MS] * 4)
+    add_to(line, "b", *[QUANTUM_MS] * 4)
+    assert line.take().caller == "a"
+    line.charge("a", 2 * QUANTUM_MS * MS)
+    assert take(line) == "bbbabaa"
+    add_to(line, "a", QUANTUM_MS)
+    line.charge("a", 1000 * QUANTUM_MS * MS)  # alone it owes nothing
+    add_to(line, "b", QUANTUM_MS)
+    assert sorted(take(line)) == ["a", "b"]

@@ -455,3 +455,26 @@ async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serv
     assert [line["event"] for line in logs] == ["engine recovered"]
     assert await sizes_of(await lanes.submit(LONG)) == [LONG]
     await lanes.scheduler.stop()
+
+
+async def test_small_work_that_outlasts_its_budget_is_queued_and_so_is_its_callers_next(clock):
+    """Another caller's is still run inline."""
+    engine = InlineEngine(clock, cloud(10).cost_ns("cpu"))
+    scheduler = DeviceScheduler(engine, 100, clock=clock)
+    scheduler.start()
+    inline, engine.inline = engine.inline, lambda work: inline(work) and None
+    engine.gate.set()
+    request_context.caller.set("slow")
+    await scheduler.run(cloud(10), None)
+    assert engine.batches == [[10]]
+    engine.inline = inline
+    await scheduler.run(cloud(9), None)
+    assert engine.batches == [[10], [9]]
+    request_context.caller.set("other")
+    await scheduler.run(cloud(8), None)
+    assert (engine.batches, engine.done) == ([[10], [9]], [10, 8])
+    request_context.caller.set("slow")
+    clock.s += 1000
+    await scheduler.run(cloud(7), None)
+    assert engine.done == [10, 8, 7]
+    await scheduler.stop()

@@ -224,7 +224,7 @@ def test_a_model_that_nothing_refers_to_is_dropped_from_every_device():
     model, kept = program(EQUAL, runs), weakref.ref(runs)
     work = ModelWork(model, request(5))
     del model, runs
-    assert work.inline()["sums"].values.shape == (1, 3)
+    assert work.inline(10**9)["sums"].values.shape == (1, 3)
     del work
     gc.collect()
     assert kept() is None
@@ -266,7 +266,7 @@ def test_groups_hold_every_cloud_once_and_little_padding(lengths):
 
 
 def encode(model: LoadedModel, request: ModelInput):
-    return stages_of(ModelWork(model, request).inline())
+    return stages_of(ModelWork(model, request).inline(10**9))
 
 
 def test_a_single_cloud_is_what_the_encoder_gives_to_the_bit(encoder, model):
@@ -340,7 +340,9 @@ async def test_two_batches_of_a_model_overlap_on_a_device_and_are_right(model):
 def test_a_request_that_was_halved_is_answered_like_a_whole_one(model):
     work = ModelWork(model, clouds(20, 21, 22))
     left, right = work.halve()
-    check_same(stages_of(left.join(left.inline(), right.inline())), stages_of(work.inline()))
+    check_same(
+        stages_of(left.join(left.inline(10**9), right.inline(10**9))), stages_of(work.inline(10**9))
+    )
     assert ModelWork(model, clouds(9)).halve() is None
 
 
