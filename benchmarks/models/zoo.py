@@ -3,7 +3,7 @@
     python -m benchmarks.models.zoo [--rounds 3] [--seconds 1] [--callers 8] [NAME ...]
 
 Prints a table. Callers are threads of this process, on the cores of the server. Rounds of the loop
-and of the server alternate; figures are medians. Random weights, clouds of 1,024 points.
+and of the server alternate; figures are medians. Random weights, clouds of 1,024 points; the loop has one thread.
 """
 
 import argparse
@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--callers", type=int, default=8)
     options = parser.parse_args()
+    torch.set_num_threads(1)
     many = f"{options.callers} callers"
     print(f"| | batching | loop, calls/s | 1 caller | {many} | server CPU a call | changed |")
     print("|---|---|---|---|---|---|---|")

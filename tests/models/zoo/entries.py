@@ -97,6 +97,7 @@ ZOO = {
     "randlanet": Entry(
         segmenters.RandLANet, Manifest(Batching.EQUAL, (XYZ,), (SCORES,), {"N": (32, 512)})
     ),
+    "point_transformer": Entry(segmenters.PointTransformer, point_transformer()),
     "votenet": Entry(
         detectors.VoteNet,
         Manifest(Batching.EQUAL, (FEATURED,), (boxes(), value("features", 24)), {"N": (48, 512)}),
