@@ -3,7 +3,8 @@
     python -m benchmarks.models.zoo [--rounds 3] [--seconds 1] [--callers 8] [NAME ...]
 
 Prints a table. Callers are threads of this process, on the cores of the server. Rounds of the loop
-and of the server alternate; figures are medians. Random weights, clouds of 1,024 points; the loop has one thread.
+and of the server alternate; figures are medians. Random weights, clouds of
+1,024 points; the loop has one thread.
 """
 
 import argparse
