@@ -153,6 +153,7 @@ class SampleWork(Work[Samples]):
 
     def inline(self, budget_ns: int) -> Samples | None:
         ((kernel, arrays),) = self.launches([self])
+        assert isinstance(kernel, SampleKernel)
         launch = Launch(replace(kernel, budget_ns=budget_ns), arrays)
         outputs = run_on_cpu(launch, np.zeros(self.cloud_count, np.int32))
         return self.answers([self], [outputs])[0] if len(outputs[0]) else None
