@@ -55,8 +55,17 @@ def others(xyz: Tensor, size: int) -> dict[str, Tensor]:
         import DracoPy
     except ImportError:
         return found
-    for bits in range(1, 17):
-        packed = DracoPy.encode(xyz.numpy(), quantization_bits=bits, compression_level=10)
+    origin, extent = xyz.amin(0).tolist(), float((xyz.amax(0) - xyz.amin(0)).max())
+    for quarter in range(4, 64):
+        # A wider range than needed stands for a part of a bit.
+        bits = -(-quarter // 4)
+        packed = DracoPy.encode(
+            xyz.numpy(),
+            quantization_bits=bits,
+            compression_level=10,
+            quantization_range=extent * 2 ** (bits - quarter / 4),
+            quantization_origin=origin,
+        )
         if len(packed) > size:
             break
         found["Draco"] = torch.from_numpy(DracoPy.decode(packed).points).float()
