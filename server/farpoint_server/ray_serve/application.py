@@ -1,34 +1,19 @@
-"""The application that Ray Serve is given, and the RPCs of its gRPC proxies."""
+"""The application that Ray Serve is given, and the handlers that its gRPC proxies register."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
+from google.protobuf.descriptor import MethodDescriptor
 
-from farpoint.inference import open_inference_pb2
-from farpoint.v1 import sampling_pb2
 from farpoint_server.config.settings import Settings
+from farpoint_server.ray_serve.methods import METHODS, SERVICES
 
 if TYPE_CHECKING:
     from ray.serve import Application
 
 # Settings for which Ray's proxies stand in, or that would reach only one replica.
 NOT_HERE = ("admin_listen", "tls_certificate", "tls_client_ca", "shared_memory_listen")
-# A watch would keep a replica from ending; only one replica would know a registered region.
-LEFT_OUT = ("Watch", "Register", "Unregister")
-_SERVICES: Sequence[ServiceDescriptor] = (
-    sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"],
-    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"],
-    health_pb2.DESCRIPTOR.services_by_name["Health"],
-)
-METHODS: Sequence[MethodDescriptor] = [
-    method
-    for service in _SERVICES
-    for method in service.methods
-    if not method.name.endswith(LEFT_OUT)
-]
 
 
 def application(arguments: Mapping[str, Any]) -> "Application":
@@ -69,7 +54,7 @@ def add_to_server(_: object, server: Any) -> None:
 
     Messages stay serialized and are parsed in a replica.
     """
-    for service in _SERVICES:
+    for service in SERVICES:
         handlers = {m.name: _handler(m) for m in METHODS if m.containing_service is service}
         generic = grpc.method_handlers_generic_handler(service.full_name, handlers)
         server.add_generic_rpc_handlers((generic,))

@@ -14,7 +14,7 @@ from farpoint_server.compute.memory import environment, host
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import status_of
 from farpoint_server.observability import logging
-from farpoint_server.ray_serve.application import METHODS
+from farpoint_server.ray_serve.methods import METHODS
 from farpoint_server.transport.http.calls import HttpContext
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
 

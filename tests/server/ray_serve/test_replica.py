@@ -20,7 +20,8 @@ from farpoint_ops.arrays import sample_array
 from farpoint_server.config.settings import Settings
 from farpoint_server.ray_serve import application
 from farpoint_server.ray_serve import replica as replica_module
-from farpoint_server.ray_serve.application import METHODS, replica_settings
+from farpoint_server.ray_serve.application import replica_settings
+from farpoint_server.ray_serve.methods import METHODS
 from farpoint_server.ray_serve.replica import Replica
 from farpoint_server.transport.interceptor import DETAILS_KEY, REQUEST_ID_KEY
 
