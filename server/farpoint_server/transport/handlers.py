@@ -23,7 +23,7 @@ Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Methods: TypeAlias = Mapping[str, Method]
 """Handlers by the names of their methods."""
-Answer: TypeAlias = Callable[[Any], Message] | Callable[[Any], Awaitable[Message]]
+UnaryFunction: TypeAlias = Callable[[Any], Message] | Callable[[Any], Awaitable[Message]]
 Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
 
 # Messages read here are small; handlers of large ones read them for themselves.
@@ -138,7 +138,7 @@ def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], A
     return None if deserialize is None else parse
 
 
-def unary_methods(service: ServiceDescriptor, answers: Mapping[str, Answer]) -> Methods:
+def unary_methods(service: ServiceDescriptor, answers: Mapping[str, UnaryFunction]) -> Methods:
     """Handlers that call a function with the message."""
     return {
         name: grpc.unary_unary_rpc_method_handler(
@@ -159,7 +159,7 @@ def refusals(names: Iterable[str], text: str) -> Methods:
     }
 
 
-async def _call(answer: Answer, request: Message, _: Context) -> Message:
+async def _call(answer: UnaryFunction, request: Message, _: Context) -> Message:
     response = answer(request)
     return response if isinstance(response, Message) else await response
 

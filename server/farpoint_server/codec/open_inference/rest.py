@@ -50,7 +50,7 @@ def read_rest_request(
     if not 0 <= size <= len(view):
         expected = f"0 to {len(view)}, the bytes of the body"
         raise InvalidRequestError("Inference-Header-Content-Length", expected, size)
-    fields = check_object(read_json(view[:size]), "request")
+    fields = check_object(read_rest_json(view[:size]), "request")
     request = pb.ModelInferRequest(model_name=model, model_version=version)
     request.id = check_text(fields.get("id", ""), "id")
     _fill(request.parameters, fields, "parameters")
@@ -155,7 +155,7 @@ def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
     }
 
 
-def read_json(text: memoryview) -> Any:
+def read_rest_json(text: memoryview) -> Any:
     """The value of a JSON text; raises InvalidRequestError if it is invalid or too long."""
     if len(text) > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"

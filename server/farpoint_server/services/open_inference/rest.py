@@ -16,7 +16,7 @@ from farpoint_server.codec import json_form
 from farpoint_server.codec.open_inference.rest import (
     MAX_BYTES,
     check_object,
-    read_json,
+    read_rest_json,
     read_rest_request,
     serialize_rest_request,
     write_rest_response,
@@ -24,7 +24,7 @@ from farpoint_server.codec.open_inference.rest import (
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.services.open_inference.servicer import DESCRIPTOR
 from farpoint_server.transport.http.connect import CODES, HTTP_STATUS, JSON
-from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, Form
+from farpoint_server.transport.http.exchange import NO_BOUND, Exchange, Form, HttpResponse
 
 # In braces are fields of the request, whose others are in the body; what is in brackets may be
 # left out.
@@ -76,9 +76,9 @@ class _RestForm:
 
     protocol = "rest"
 
-    def refuse(self, status: status_pb2.Status) -> Answer:
+    def refuse(self, status: status_pb2.Status) -> HttpResponse:
         body = json_form.dump({"error": status.message})
-        return Answer(HTTP_STATUS[CODES[status.code]], (("content-type", JSON),), body)
+        return HttpResponse(HTTP_STATUS[CODES[status.code]], (("content-type", JSON),), body)
 
 
 class CallForm(_RestForm):
@@ -93,18 +93,20 @@ class CallForm(_RestForm):
         self._method, self._path = method, path
 
     def read(self, body: bytes) -> bytes:
-        text = read_json(memoryview(body)) if body else {}
+        text = read_rest_json(memoryview(body)) if body else {}
         fields = dict(check_object(text, "request"))
         if "parameters" in fields:
             given = check_object(fields["parameters"], "parameters")
             fields["parameters"] = {name: _parameter(value) for name, value in given.items()}
         return json_form.parse(fields | dict(self._path), self._request).SerializeToString()
 
-    def write(self, raw: bytes) -> Answer:
+    def write(self, raw: bytes) -> HttpResponse:
         answer = plain(self._response.FromString(raw))
         is_true = answer.get(TRUTH[self._method]) if self._method in TRUTH else True
         shown = answer[WHOLE[self._method]] if self._method in WHOLE else answer
-        return Answer(200 if is_true else 400, (("content-type", JSON),), json_form.dump(shown))
+        return HttpResponse(
+            200 if is_true else 400, (("content-type", JSON),), json_form.dump(shown)
+        )
 
 
 class InferForm(_RestForm):
@@ -129,12 +131,12 @@ class InferForm(_RestForm):
         )
         return serialize_rest_request(self._request, raw)
 
-    def write(self, raw: bytes) -> Answer:
+    def write(self, raw: bytes) -> HttpResponse:
         text, binary = write_rest_response(self._request, pb.ModelInferResponse.FromString(raw))
         if not binary:
-            return Answer(200, (("content-type", JSON),), text)
+            return HttpResponse(200, (("content-type", JSON),), text)
         headers = (("content-type", "application/octet-stream"), (JSON_SIZE, str(len(text))))
-        return Answer(200, headers, b"".join((text, *binary)))
+        return HttpResponse(200, headers, b"".join((text, *binary)))
 
 
 def plain(message: Message) -> dict[str, Any]:

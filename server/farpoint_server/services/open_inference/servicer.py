@@ -26,10 +26,10 @@ from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.admission import Outgoing
 from farpoint_server.transport.handlers import (
-    Answer,
     Context,
     Method,
     Methods,
+    UnaryFunction,
     refusals,
     unary_methods,
 )
@@ -135,7 +135,7 @@ class OpenInferenceServicer:
         metadata = pb.ServerMetadataResponse(
             name="farpoint-server", version=version(), extensions=EXTENSIONS
         )
-        answers: dict[str, Answer] = {
+        answers: dict[str, UnaryFunction] = {
             "ServerLive": lambda _: pb.ServerLiveResponse(live=True),
             "ServerReady": lambda _: pb.ServerReadyResponse(ready=models.is_serving()),
             "ServerMetadata": lambda _: metadata,
@@ -149,7 +149,7 @@ class OpenInferenceServicer:
     def administration(self) -> Methods:
         """Handlers that load and unload models."""
         models = self.repository
-        answers: dict[str, Answer] = {
+        answers: dict[str, UnaryFunction] = {
             "RepositoryModelLoad": models.load,
             "RepositoryModelUnload": models.unload,
         }

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from farpoint_server.codec import json_form
 from farpoint_server.errors import quoted
-from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, send_all
+from farpoint_server.transport.http.exchange import NO_BOUND, Exchange, HttpResponse, send_all
 
 PROTO, JSON = "application/proto", "application/json"
 VERSION = "1"
@@ -57,11 +57,11 @@ class ProtoForm:
     max_bytes = NO_BOUND
     read: Callable[[bytes], bytes] | None = None
 
-    def write(self, raw: bytes) -> Answer:
+    def write(self, raw: bytes) -> HttpResponse:
         """See Form."""
-        return Answer(200, (("content-type", PROTO),), raw)
+        return HttpResponse(200, (("content-type", PROTO),), raw)
 
-    def refuse(self, status: status_pb2.Status) -> Answer:
+    def refuse(self, status: status_pb2.Status) -> HttpResponse:
         """See Form."""
         return refuse(status)
 
@@ -76,9 +76,11 @@ class JsonForm(ProtoForm):
         self._answered = message_factory.GetMessageClass(method.output_type)
         self.read = partial(json_form.read_json, kind=asked, clouds=clouds)
 
-    def write(self, raw: bytes) -> Answer:
+    def write(self, raw: bytes) -> HttpResponse:
         """See Form."""
-        return Answer(200, (("content-type", JSON),), json_form.write_json(raw, self._answered))
+        return HttpResponse(
+            200, (("content-type", JSON),), json_form.write_json(raw, self._answered)
+        )
 
 
 class ConnectApp:
@@ -104,7 +106,7 @@ class ConnectApp:
         form = ProtoForm() if _content_type(headers) == PROTO else self._json[path]
         await self._exchange.run(scope, receive, send, path, form, timeout_s)
 
-    def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
+    def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
         """Why a request is not a valid call; None if it is."""
         method = self._methods.get(path)
         if method is None or not self._exchange.calls.has(path):
@@ -118,7 +120,7 @@ class ConnectApp:
             return error(Code.INVALID_ARGUMENT, text, ("accept-post", post), status=415)
         return self._check_headers(headers)
 
-    def _check_headers(self, headers: Mapping[str, str]) -> Answer | None:
+    def _check_headers(self, headers: Mapping[str, str]) -> HttpResponse | None:
         version = headers.get("connect-protocol-version", VERSION)
         if version != VERSION:
             text = f"connect-protocol-version: expected {VERSION}, got {quoted(version)}"
@@ -140,13 +142,13 @@ def _content_type(headers: Mapping[str, str]) -> str:
 
 def error(
     code: grpc.StatusCode, message: str, *headers: tuple[str, str], status: int | None = None
-) -> Answer:
+) -> HttpResponse:
     """The answer to a request without a call; `status` overrides the code's HTTP status."""
     answer = refuse(status_pb2.Status(code=code.value[0], message=message))
-    return Answer(status or answer.status, (*answer.headers, *headers), answer.body)
+    return HttpResponse(status or answer.status, (*answer.headers, *headers), answer.body)
 
 
-def refuse(status: status_pb2.Status) -> Answer:
+def refuse(status: status_pb2.Status) -> HttpResponse:
     """A status as Connect's JSON."""
     code = CODES[status.code]
     # "canceled" has one l here.
@@ -159,7 +161,7 @@ def refuse(status: status_pb2.Status) -> Answer:
     headers = [("content-type", JSON)]
     if code is Code.UNAUTHENTICATED:
         headers.append(("www-authenticate", "Bearer"))
-    return Answer(HTTP_STATUS[code], headers, json_form.dump(body))
+    return HttpResponse(HTTP_STATUS[code], headers, json_form.dump(body))
 
 
 def _describe(detail: AnyMessage) -> dict[str, Any]:

@@ -26,7 +26,7 @@ HeaderList: TypeAlias = Sequence[tuple[str, str]]
 log = structlog.get_logger("farpoint.rpc")
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """An HTTP response."""
 
     status: int
@@ -47,10 +47,10 @@ class Form(Protocol):
     def read(self) -> Callable[[bytes], bytes] | None:
         """The serialized message of a body; None if the body is one. Raises InvalidRequestError."""
 
-    def write(self, raw: bytes) -> Answer:
+    def write(self, raw: bytes) -> HttpResponse:
         """The answer with a serialized message."""
 
-    def refuse(self, status: status_pb2.Status) -> Answer:
+    def refuse(self, status: status_pb2.Status) -> HttpResponse:
         """The answer with an error."""
 
 
@@ -114,7 +114,7 @@ class Exchange:
         body: Body,
         receive: Receive,
         form: Form,
-    ) -> Answer | None:
+    ) -> HttpResponse | None:
         """The answer of the call; None if the caller has left."""
         departure = asyncio.ensure_future(_cancel_when_left(call, body, receive))
         try:
@@ -132,7 +132,7 @@ class Exchange:
 
     async def _convert(
         self, call: "asyncio.Task[bytes]", context: HttpContext, body: Body, form: Form
-    ) -> Answer:
+    ) -> HttpResponse:
         try:
             raw = call.result()
             return form.write(raw) if form.read is None else await body.run(form.write, raw)
@@ -144,7 +144,7 @@ class Exchange:
             return form.refuse(status_of(error, request_id_of(context.invocation_metadata())))
 
 
-async def send_all(send: Send, answer: Answer, more_headers: HeaderList = ()) -> None:
+async def send_all(send: Send, answer: HttpResponse, more_headers: HeaderList = ()) -> None:
     """Sends an answer; returns when the connection has accepted it or is closed."""
     headers = [*answer.headers, *more_headers]
     if answer.status != HTTPStatus.NOT_MODIFIED:

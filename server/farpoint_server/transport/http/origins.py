@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farpoint_server.config.network import is_local
 from farpoint_server.errors import quoted
-from farpoint_server.transport.http.exchange import Answer, send_all
+from farpoint_server.transport.http.exchange import HttpResponse, send_all
 
 ANY = "*"
 ALLOWED = (
@@ -79,7 +79,7 @@ class PageCheck:
 
 async def _refuse(send: Send, status: int, why: str) -> None:
     headers = (("content-type", "text/plain; charset=utf-8"),)
-    await send_all(send, Answer(status, headers, f"{why}; see --http-origins\n".encode()))
+    await send_all(send, HttpResponse(status, headers, f"{why}; see --http-origins\n".encode()))
 
 
 def _name_of(host: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from farpoint_server.transport.http.exchange import Answer, send_all
+from farpoint_server.transport.http.exchange import HttpResponse, send_all
 
 FOLDER = Path(__file__).parents[2] / "web"
 INDEX = "/index.html"
@@ -40,7 +40,9 @@ SECURITY = (
 # Their names have a hash of their content.
 HASHED = "/assets/"
 FOREVER, CHECKED = "public, max-age=31536000, immutable", "no-cache"
-NOT_FOUND = Answer(404, (("content-type", "text/plain; charset=utf-8"), *SECURITY), b"Not Found")
+NOT_FOUND = HttpResponse(
+    404, (("content-type", "text/plain; charset=utf-8"), *SECURITY), b"Not Found"
+)
 
 
 class PageFile(NamedTuple):
@@ -77,7 +79,7 @@ class PageApp:
         if path not in self._files:
             await send_all(send, NOT_FOUND)
         elif scope["method"] not in ("GET", "HEAD"):
-            await send_all(send, Answer(405, (("allow", "GET, HEAD"),), b""))
+            await send_all(send, HttpResponse(405, (("allow", "GET, HEAD"),), b""))
         else:
             # The first time takes a tenth of a second at a megabyte.
             file = await asyncio.to_thread(self._load, self._files[path])
@@ -92,7 +94,7 @@ def _load(path: Path) -> PageFile:
     return PageFile(content, packed, hashlib.sha256(content).hexdigest()[:32])
 
 
-def _answer(path: str, file: PageFile, headers: Headers) -> Answer:
+def _answer(path: str, file: PageFile, headers: Headers) -> HttpResponse:
     accepted = headers.get("accept-encoding", "").lower()
     body = file.packed if "gzip" in accepted else file.content
     is_packed = body is not file.content
@@ -106,7 +108,7 @@ def _answer(path: str, file: PageFile, headers: Headers) -> Answer:
     ]
     known = (one.strip().removeprefix("W/") for one in headers.get("if-none-match", "").split(","))
     if tag in known:
-        return Answer(304, sent, b"")
+        return HttpResponse(304, sent, b"")
     if is_packed:
         sent.append(("content-encoding", "gzip"))
-    return Answer(200, sent, body)
+    return HttpResponse(200, sent, body)

@@ -276,7 +276,7 @@ async def test_a_caller_that_leaves_cancels_the_call_and_gets_nothing(port):
 async def test_an_answer_is_sent_in_pieces_of_which_the_last_one_ends_it(more):
     caller, size = AsgiCaller(), exchange_module.PIECE_BYTES
     body = bytes(range(256)) * (size // 256) + b"a" * more
-    await exchange_module.send_all(caller.send, exchange_module.Answer(200, (), body))
+    await exchange_module.send_all(caller.send, exchange_module.HttpResponse(200, (), body))
     assert caller.sent[0]["headers"] == [(b"content-length", str(len(body)).encode())]
     parts = caller.sent[1:]
     assert b"".join(part["body"] for part in parts) == body
