@@ -133,3 +133,13 @@ async def test_a_server_is_lost_only_with_its_last_device():
     assert await asyncio.wait_for(lost, 30) == "device failed"
     assert published == [False]
     await both.stop()
+
+
+async def test_memory_is_polled_once_in_each_pause_and_not_all_the_time(world):
+    world.monitor = MemoryMonitor([world.engine], lambda: 0, print, poll_s=3600)
+    world.monitor.start()
+    await until(lambda: world.engine.calls)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert world.engine.calls == 1
+    await world.monitor.stop()

@@ -90,6 +90,17 @@ async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once(
     await are_all_free(turns, 1)
 
 
+async def test_every_slow_turn_ends_by_itself_also_after_a_time_without_messages():
+    turns = Receiver(1, turn_s=0.01)
+    for _ in range(3):
+        slow, next_one = Sender(), Sender(arrived=True)
+        first, second = start(turns, slow), start(turns, next_one)
+        await within_30_s(second)
+        slow.arrived.set()
+        await within_30_s(first)
+        await asyncio.sleep(0.03)  # the timer ends when there is nothing to watch
+
+
 async def test_a_message_that_takes_too_long_is_refused(clock):
     turns, sender = Receiver(1), Sender()
     task = start(turns, sender)

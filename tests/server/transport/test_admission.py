@@ -60,6 +60,9 @@ def hold(admission: Admission, caller: str, points: int, size: int):
         (1000, (2, 20), (1, 10), (4, 1), "holds 2 points of its share of 5; no"),
         (1000, (2, 20), (1, 10), (1, 500), "holds 20 bytes of its share of 500; no"),
         (1000, (2, 20), (1, 10), (3, 1), None),
+        # With one point, or one byte, inside the next request is another one.
+        (1000, (1, 1), (1, 10), (5, 1), "holds 1 points of its share of 5; no"),
+        (1000, (1, 1), (1, 10), (1, 500), "holds 1 bytes of its share of 500; no"),
         # One request is always within the share.
         (1000, None, (1, 10), (9, 900), None),
         # A share of one byte is full with it.
