@@ -85,6 +85,28 @@ def test_every_promise_names_a_test_that_exists() -> None:
         assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), test
 
 
+def test_the_table_of_steps_names_files_and_functions_that_exist() -> None:
+    table = page("architecture.md").partition("## Where the steps are")[2].partition("## ")[0]
+    named = re.findall(r"`([\w/]+\.py)(?:: ([\w., ]+))?`", table)
+    assert len(named) > 15
+    for file, names in named:
+        code = (ROOT / "server/farpoint_server" / file).read_text()
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"\b(def|class) {name}\b", code), f"{file}: {name}"
+
+
+def test_licenses_of_bundled_material_are_listed() -> None:
+    listed = (ROOT / "THIRD_PARTY.md").read_text()
+    page_licenses = (ROOT / "server/farpoint_server/web/licenses.txt").read_text()
+    packages = re.findall(r"^(\S+) \d+\.\d+\.\d+$", page_licenses, re.MULTILINE)
+    clouds = re.findall(
+        r"^==== (.+) ====$", (ROOT / "tests/data/LICENSES.txt").read_text(), re.MULTILINE
+    )
+    names = {name for line in clouds for name in line.split(", ")}
+    assert len(packages) >= 4
+    assert {name for name in (*packages, *names) if name not in listed} == set()
+
+
 def test_decisions_are_numbered_without_holes() -> None:
     numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
