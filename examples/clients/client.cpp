@@ -1,3 +1,11 @@
+// Samples 256 of 10,000 random points and prints the rows. Tried with gRPC 1.51.
+//
+// On Debian: apt install g++ pkg-config libgrpc++-dev protobuf-compiler-grpc; then in a clone:
+//
+//   mkdir gen
+//   protoc -Iproto --cpp_out=gen --grpc_out=gen --plugin=protoc-gen-grpc=$(which grpc_cpp_plugin) $(cd proto && find farpoint google -name '*.proto')
+//   g++ -std=c++17 -Igen examples/clients/client.cpp $(find gen -name '*.cc') $(pkg-config --cflags --libs grpc++ protobuf) -o client
+
 #include <grpcpp/grpcpp.h>
 #include <iostream>
 #include "farpoint/v1/sampling.grpc.pb.h"

@@ -1,3 +1,12 @@
+// Samples 256 of 10,000 random points and prints the rows. Tried with gRPC 1.33, where NewClient is Dial and insecure
+// is WithInsecure.
+//
+// The options name the Go package; google/rpc has published Go code. In a clone:
+//
+//   FILES=$(cd proto && find farpoint -name '*.proto')
+//   M=$(printf 'M%s=example.com/gen,' $FILES)module=example.com/gen
+//   protoc -Iproto --go_out=$M:gen --go-grpc_out=$M:gen $FILES
+
 package main
 
 import (

@@ -1,3 +1,11 @@
+// Samples 256 of 10,000 random points and prints the rows. Not compiled here. With tonic 0.12, prost, tokio and rand;
+// build.rs:
+//
+//   fn main() -> std::io::Result<()> {
+//       tonic_build::configure().build_server(false)
+//           .compile_protos(&["proto/farpoint/v1/sampling.proto"], &["proto"])
+//   }
+
 pub mod google { pub mod rpc { tonic::include_proto!("google.rpc"); } }
 pub mod farpoint { pub mod v1 { tonic::include_proto!("farpoint.v1"); } }
 use farpoint::v1::{sampling_service_client::SamplingServiceClient, DataType, SampleRequest, Tensor};
