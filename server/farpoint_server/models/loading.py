@@ -57,10 +57,9 @@ async def _load(
             await try_program(path, runs=on_cpu)
         program = await asyncio.to_thread(load_program, path)
         if not (is_tried and on_cpu):
-            await asyncio.to_thread(_on_one_thread, program.check, engines[0].device)
+            await asyncio.to_thread(_run, engines[0], program.check)
         model = LoadedModel(name, program.manifest, program.parameters)
-        device = engines[0].device
-        model.peaks = await asyncio.to_thread(_on_one_thread, program.peaks, device)
+        model.peaks = await asyncio.to_thread(_run, engines[0], program.peaks)
         to_device = program.on
     else:
         encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
@@ -70,15 +69,16 @@ async def _load(
             return as_flat(copy.deepcopy(encoder).to(device))
 
     for engine in engines:
-        await asyncio.to_thread(_on_one_thread, _put, model, engine.device, to_device)
+        await asyncio.to_thread(_put, model, engine.device, to_device)
         await _try(model, engine)
     return model
 
 
-def _on_one_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Calls a function that runs a model, without an OpenMP team for this thread."""
+def _run(engine: Engine, function: Callable[[torch.device], T]) -> T:
+    """Calls a function that runs a model on a device, without an OpenMP team for this thread."""
     torch.set_num_threads(1)
-    return function(*arguments)
+    with engine.memory.forward():
+        return function(engine.device)
 
 
 def _model_of(name: str, encoder: DensityEncoder) -> LoadedModel:
@@ -92,6 +92,7 @@ def _put(
     model: LoadedModel, device: torch.device, to_device: Callable[[torch.device], Flat]
 ) -> None:
     """A copy with its weights in place: batches use streams that do not wait for others."""
+    torch.set_num_threads(1)
     model.put(device, to_device(device))
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -114,6 +115,10 @@ class Manager:
             return error
         self.is_lost = True
         return DeviceLost(str(error).splitlines()[0])
+
+    def forward(self) -> AbstractContextManager[None]:
+        """A block in which a model may run on any thread: no trim runs meanwhile."""
+        return self._gate.reading()
 
     def hold(self) -> Callable[[], None]:
         """Keeps the calling batch in flight until the returned function is called."""
