@@ -68,6 +68,12 @@ def test_the_version_is_that_of_the_tag_and_so_are_those_it_goes_with(built: Bui
     assert family == (ours if built.folder == "server" else set())
 
 
+def test_the_metadata_have_the_licenses_of_what_is_bundled(built: Built) -> None:
+    bundled = {"server": {"farpoint_server/web/licenses.txt"}}
+    files = {"LICENSE"} | bundled.get(built.folder, set())
+    assert set(built.metadata.get_all("License-File") or []) == files
+
+
 def test_links_of_the_description_lead_somewhere_from_another_site(built: Built) -> None:
     links = re.findall(r"\]\(([^)]+)\)", built.metadata.get_payload())
     assert links
