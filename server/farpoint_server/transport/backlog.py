@@ -6,19 +6,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from grpc._cython import cygrpc  # type: ignore[attr-defined]
+import structlog
 
 from farpoint_server.transport.handlers import Handler
 
+try:
+    from grpc._cython import cygrpc  # type: ignore[attr-defined]
+except ImportError:  # it is gRPC's own, and need not be in each version
+    cygrpc = None
+
 # gRPC takes a fraction of a millisecond from call to call, on a busy machine some milliseconds.
 CHECK_S, PATIENCE = 0.002, 25
+log = structlog.get_logger("farpoint")
 
 
 class Backlog(grpc.aio.ServerInterceptor):
     """Counts the calls of a server; the first of its interceptors.
 
     gRPC hands over one call at a time, first come first served, each a few rounds of the event loop
-    after the one before. Its own counters (channelz) tell how many wait for that.
+    after the one before. Its own counters (channelz) tell how many wait for that. A version of gRPC
+    without them counts as one in which none wait.
     """
 
     def __init__(self) -> None:
@@ -28,13 +35,12 @@ class Backlog(grpc.aio.ServerInterceptor):
 
     def watch_newest_server(self) -> None:
         """Counts for the server that was made last in this process."""
-        first, newest, is_last = 0, None, False
-        while not is_last:
-            page = json.loads(cygrpc.channelz_get_servers(first))
-            for server in page.get("server", ()):
-                newest = int(server["ref"]["serverId"])
-            first, is_last = (newest or 0) + 1, page.get("end", True)
-        self._server = newest
+        try:
+            self._server = _newest_server()
+            self.waiting()
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            self._server = None
+            log.warning("calls that wait in gRPC cannot be counted", error=repr(error))
 
     async def intercept_service(
         self,
@@ -88,3 +94,13 @@ class Backlog(grpc.aio.ServerInterceptor):
         act, self._act = self._act, None
         if act is not None:
             asyncio.get_running_loop().call_soon(act)
+
+
+def _newest_server() -> int:
+    first, newest, is_last = 0, 0, False
+    while not is_last:
+        page = json.loads(cygrpc.channelz_get_servers(first))
+        for server in page["server"]:
+            newest = int(server["ref"]["serverId"])
+        first, is_last = newest + 1, page.get("end", True)
+    return newest

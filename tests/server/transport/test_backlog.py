@@ -1,15 +1,20 @@
 """Calls that wait in gRPC: how many, and whose turn it is when they are handed over."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import grpc
+import pytest
+from structlog.testing import capture_logs
 from tests.support.rpc import METHOD
 from tests.support.scheduling import until
 
 from farpoint_server.services.receiver import ROUND, Receiver
+from farpoint_server.transport import backlog as backlog_module
 from farpoint_server.transport.backlog import Backlog
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
@@ -91,3 +96,39 @@ async def test_a_callers_hundreds_of_small_calls_do_not_come_before_the_next_cal
             await until(lambda: len(served) == MANY + 2)
     # A round that had begun, one that is read, and the first of the next.
     assert served.index(b"other") < 4 * ROUND
+
+
+class Broken:
+    """Counters of another version of gRPC: of another form."""
+
+    def channelz_get_servers(self, _: int) -> bytes:
+        return b'{"server": [{"ref": {"serverId": "1"}}], "end": true}'
+
+    def channelz_get_server(self, _: int) -> bytes:
+        return b'{"servers": []}'
+
+
+@pytest.mark.parametrize("other", [None, object(), Broken()])
+async def test_a_grpc_without_these_counters_serves_and_has_no_backlog(monkeypatch, other):
+    monkeypatch.setattr(backlog_module, "cygrpc", other)
+    backlog = Backlog()
+    turns = Receiver(ROUND, backlog=backlog)
+
+    async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        return await turns.receive(context)
+
+    with capture_logs() as log:
+        async with serving(answer, backlog) as address:
+            with calling(address) as call:
+                calls = [call(b"message") for _ in range(3 * ROUND)]
+                await until(lambda: all(each.done() for each in calls))
+    assert {each.result() for each in calls} == {b"message"}
+    assert backlog.waiting() == 0
+    assert log[0]["event"] == "calls that wait in gRPC cannot be counted"
+
+
+def test_a_grpc_without_the_private_module_is_imported():
+    hidden = "sys.modules['grpc._cython'] = None; del sys.modules['grpc._cython.cygrpc']"
+    load = "from farpoint_server.transport import backlog; assert backlog.cygrpc is None"
+    code = f"import sys, grpc; {hidden}; {load}"
+    subprocess.run([sys.executable, "-c", code], check=True)
