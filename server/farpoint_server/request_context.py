@@ -9,12 +9,35 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from urllib.parse import unquote
 
-Fields: TypeAlias = dict[str, Any]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 # Prefix of the names of callers that have shown a token.
 TOKEN_PREFIX = "token:"
+
+
+class Fields(TypedDict, total=False):
+    """What is known of a request so far: its log line has it, metrics and traces read it."""
+
+    request_id: str
+    request_index: int
+    """Within a stream."""
+    method: str
+    protocol: str
+    caller: str
+    """Name of a token."""
+    trace_id: str
+    model: str
+    points: int
+    clouds: int
+    samples: int
+    queue_ms: float
+    compute_ms: float
+
+
 OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
@@ -48,12 +71,12 @@ def current() -> RequestContext:
     return request
 
 
-def bind(**fields: Any) -> None:
+def bind(**fields: "Unpack[Fields]") -> None:
     """Adds fields to the current request."""
     current().fields.update(fields)
 
 
-def fork(**fields: Any) -> None:
+def fork(**fields: "Unpack[Fields]") -> None:
     """Starts a request within an RPC: the current task gets its own fields."""
     request = current()
     variable.set(RequestContext(request.fields | fields, request.on_end))

@@ -14,6 +14,7 @@ from farpoint_server.codec.tensors import TensorView
 from farpoint_server.compute.work import Int64s, Outcome, Work
 from farpoint_server.kinds.method import method_bytes
 from farpoint_server.kinds.sample import Samples, sample_bytes
+from farpoint_server.request_context import Fields
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -39,7 +40,7 @@ class DecodedCall(Generic[T]):
 
     work: Work[Any]
     serialize: Callable[[Outcome[Any]], T]
-    fields: Callable[[Outcome[Any]], dict[str, Any]]
+    fields: Callable[[Outcome[Any]], Fields]
     response_bytes: Callable[[Outcome[Any]], int] | None = None
 
     def is_short(self, outcome: Outcome[Any]) -> bool:
@@ -139,5 +140,5 @@ class SampleCall(Call[T]):
         )
 
 
-def _sample_fields(outcome: Outcome[Samples]) -> dict[str, Any]:
+def _sample_fields(outcome: Outcome[Samples]) -> Fields:
     return {"samples": len(outcome.result.rows)}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
@@ -35,6 +35,9 @@ from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
 from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
 from farpoint_server.transport.tracing import Tracing
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -243,7 +246,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             log_end(arrived, error)
 
 
-def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
+def begin(on_end: OnEnd, peer: str, **fields: "Unpack[Fields]") -> None:
     """Starts the request of an RPC with the fields that its interceptors have bound.
 
     Its caller has the name of its token, or else of its address.

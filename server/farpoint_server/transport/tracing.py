@@ -1,6 +1,6 @@
 """OpenTelemetry spans of calls."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import grpc
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-FIELDS = ("request_id", "points", "clouds", "samples", "queue_ms", "compute_ms")
+Field: TypeAlias = Literal["request_id", "points", "clouds", "samples", "queue_ms", "compute_ms"]
+FIELDS: tuple[Field, ...] = get_args(Field)
 SHUTDOWN_MS = 1000
 # OpenTelemetry's names of the protocols of calls; gRPC's own calls have none.
 SYSTEMS = {"connect": "connect_rpc", "rest": "http"}
