@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
@@ -20,7 +21,6 @@ from farpoint_server.observability.http import health_routes, metrics_route
 from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.request_context import Fields
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import UnaryCalls
 
@@ -64,7 +64,7 @@ class App:
         """Whether this process is healthy."""
         return self._health.is_serving
 
-    async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> Fields:
+    async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> dict[str, Any]:
         """Starts to serve.
 
         Args:
@@ -93,7 +93,7 @@ class App:
         self._others.join()
 
     async def drain(self) -> bool:
-        """Stops accepting calls, waits for those accepted; whether all were answered in time.
+        """Stops accepting connections, answers calls; whether all were answered in time.
 
         First health tells load balancers, then each connection its caller, to go elsewhere.
         """
@@ -104,10 +104,10 @@ class App:
         await self._transport.leave(self._settings.drain_timeout_s)
         return await self.answer_all(self._settings.drain_timeout_s)
 
-    async def answer_all(self, timeout_s: float) -> bool:
-        """Refuses new calls, waits for those accepted; whether all were answered in time."""
+    async def answer_all(self, timeout_s: float, *, refuse: bool = False) -> bool:
+        """Waits for accepted calls, perhaps refusing others; whether all were answered in time."""
         try:
-            await asyncio.wait_for(self._transport.in_flight.drain(), timeout_s)
+            await asyncio.wait_for(self._transport.answer_all(refuse=refuse), timeout_s)
         except asyncio.TimeoutError:
             return False
         return True
@@ -152,7 +152,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     if not signalled.done():
         reason = lost.result()
         log.error(reason, exit_status=3)
-        await app.answer_all(LOST_S)
+        await app.answer_all(LOST_S, refuse=True)
         await app.stop(REFUSAL_S)
         raise DeviceFailedError(reason)
     lost.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
@@ -13,7 +14,6 @@ from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.request_context import Fields
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.admission import Admission, Outgoing
 from farpoint_server.transport.auth import Auth
@@ -46,8 +46,10 @@ class Transport:
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
         self.admission = admission = Admission(
-            *(settings.max_points_in_flight, settings.max_bytes_in_flight),
-            *(retry_ms, settings.caller_share),
+            max_points=settings.max_points_in_flight,
+            max_bytes=settings.max_bytes_in_flight,
+            retry_ms=retry_ms,
+            caller_share=settings.caller_share,
         )
         refused = metrics.count_refusal
         self.outgoing = Outgoing(admission, settings.send_timeout_s, count_refusal=refused)
@@ -58,15 +60,22 @@ class Transport:
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
         self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
         interceptor = RequestInterceptor(
-            *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
-            LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None,
-            *(self._auth, self._tracing),
+            self.in_flight,
+            metrics=metrics,
+            limits=limits,
+            outgoing=self.outgoing,
+            idle_s=settings.idle_timeout_s,
+            load=LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None,
+            auth=self._auth,
+            tracing=self._tracing,
         )
         self._leaving: asyncio.Future[None] | None = None
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
-            *(admission, self.threads, settings.max_message_bytes),
-            settings.max_request_clouds,
+            admission=admission,
+            threads=self.threads,
+            max_bytes=settings.max_message_bytes,
+            clouds=settings.max_request_clouds,
             gzip=settings.compression == "on",
         )
         self.http = HttpPort(settings, self.servers, bodies)
@@ -80,7 +89,7 @@ class Transport:
         health: Sequence[Route],
         load: Callable[[], Awaitable[None]],
         warm: Callable[[], Awaitable[object]] | None,
-    ) -> Fields:
+    ) -> dict[str, Any]:
         """Opens every port; calls must be answerable.
 
         Args:
@@ -128,6 +137,16 @@ class Transport:
         self.http.close_port()
         self._leaving = asyncio.ensure_future(self.servers.stop(grace_s))
         await asyncio.sleep(0)
+
+    async def answer_all(self, *, refuse: bool) -> None:
+        """Answers accepted calls, and those of HTTP connections that have been made.
+
+        Args:
+            refuse: Whether calls that still come are refused.
+        """
+        await self.in_flight.drain(refuse=refuse)
+        await self.http.leave()
+        await self.in_flight.drain(refuse=refuse)
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection and cancels unanswered calls."""

@@ -125,7 +125,8 @@ class InFlight:
     def __init__(self) -> None:
         self._calls = self._accepted = 0
         self.draining = asyncio.Event()
-        """Set once nothing more is accepted; a stream that is open then ends by itself."""
+        """Set by `drain`; a stream that is open then ends by itself."""
+        self._refuses = False
         self._idle, self._may_answer = asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._may_answer.set()
@@ -136,8 +137,8 @@ class InFlight:
         return self._calls
 
     def enter(self) -> None:
-        """Accepts a call; raises DrainingError once `drain` was called."""
-        if self.draining.is_set():
+        """Accepts a call; raises DrainingError once `drain` was called with `refuse`."""
+        if self._refuses:
             raise DrainingError("the server is shutting down")
         self._calls += 1
         self._accepted += 1
@@ -162,8 +163,13 @@ class InFlight:
         if not self._may_answer.is_set():
             await self._may_answer.wait()
 
-    async def drain(self) -> None:
-        """Accepts no more calls and waits until the last one is answered."""
+    async def drain(self, *, refuse: bool = False) -> None:
+        """Ends streams and waits until every accepted call is answered.
+
+        Args:
+            refuse: Whether calls that still come are refused, not answered.
+        """
+        self._refuses = refuse
         self.draining.set()
         self._may_answer.set()
         await self._idle.wait()

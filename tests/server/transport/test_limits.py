@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 
 import grpc
@@ -142,17 +143,20 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     assert admission.bytes == 0
 
 
-async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
+@pytest.mark.parametrize("refuse", [False, True])
+async def test_a_drain_waits_for_the_last_answer_and_refuses_if_it_is_to(refuse):
     in_flight = InFlight()
     await asyncio.wait_for(in_flight.drain(), 30)
     in_flight = InFlight()
     contexts = [CallContext(), CallContext()]
     for context in contexts:
         OpenCall(context, in_flight, None, None)
-    draining = asyncio.create_task(in_flight.drain())
+    draining = asyncio.create_task(in_flight.drain(refuse=refuse))
     await asyncio.sleep(0)
-    with pytest.raises(DrainingError):
-        OpenCall(CallContext(), in_flight, None, None)
+    late = CallContext()
+    with pytest.raises(DrainingError) if refuse else nullcontext():
+        OpenCall(late, in_flight, None, None)
+        late.end()
     contexts[0].end()
     await asyncio.sleep(0)
     assert (in_flight.calls, draining.done(), in_flight.draining.is_set()) == (1, False, True)

@@ -18,6 +18,8 @@ MAX_HEADER_BYTES = 1 << 14
 # the first request on one that is just being closed is lost.
 KEEP_ALIVE_S = 75
 HEADER_TIMEOUT_S = 5.0
+# For the next request, when the server stops.
+REQUEST_S = 0.5
 TRANSFER_TIMEOUT_S = 60.0
 # Two megabits per second: a faster transfer may go on.
 BYTES_PER_S = 1 << 18
@@ -121,6 +123,16 @@ class BoundedConnection(H11Protocol):
             self._allowed_s, self._since, self._moved = allowed_s, now, 0
         elif allowed_s is not None and self._is_late(now, allowed_s):
             self.transport.abort()
+
+    def leave(self, now: float) -> None:
+        """Closes the connection with its answer, or if it has been without a request for a while.
+
+        A caller whose request meets the close cannot know whether it may repeat it.
+        """
+        if not self.transport.is_closing() and (
+            not self._awaits_request() or self._is_late(now, REQUEST_S)
+        ):
+            self.shutdown()
 
     def _go_on(self) -> None:
         if not self.transport.is_closing():

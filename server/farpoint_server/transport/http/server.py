@@ -5,6 +5,9 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
@@ -27,7 +30,8 @@ from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.sockets import reason_of
 
 SWEEP_S = 0.5
-STOP_S = 1.0
+# Between looks at connections that have time to send a request or to read an answer.
+LEAVE_S, STOP_S = 0.01, 1.0
 
 
 class HttpServer:
@@ -63,6 +67,8 @@ class HttpServer:
         self._socket: socket.socket | None = None
         self.state = ServerState()
         self._server: asyncio.Server | None = None
+        self._connect: Callable[[], BoundedConnection] | None = None
+        self._made: set[asyncio.Future[Any]] = set()
         self._sweep: asyncio.Task[None] | None = None
         if address is None:
             return
@@ -97,10 +103,11 @@ class HttpServer:
             proxy_headers=False,
         )
         config.load()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: BoundedConnection(config, self.state, self._max_connections, self._tls),
-            sock=self._socket,
+        self._connect = partial(
+            BoundedConnection, config, self.state, self._max_connections, self._tls
         )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, sock=self._socket)
         self._sweep = asyncio.create_task(_close_late(self.state))
 
     def close_after_answers(self) -> None:
@@ -108,17 +115,34 @@ class HttpServer:
         self.state.default_headers.append((b"connection", b"close"))
 
     def close_port(self) -> None:
-        """Accepts no more connections."""
-        if self._server is not None:
-            self._server.close()
+        """Accepts no more connections than have been made."""
+        if self._server is None or self._socket is None or self._connect is None:
+            return
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):  # there is none, or the port is closed
+            while True:  # the kernel would reset those that wait to be accepted
+                made = loop.connect_accepted_socket(self._connect, self._socket.accept()[0])
+                self._made.add(task := asyncio.ensure_future(made))
+                task.add_done_callback(self._made.discard)
+        self._server.close()
+
+    async def leave(self, grace_s: float = STOP_S) -> None:
+        """Closes the port, and each connection after its answer or if none is due.
+
+        Returns when no connection is left, after `grace_s` at the latest.
+        """
+        self.close_port()
+        end = time.monotonic() + grace_s
+        while (self._made or self.state.connections) and (now := time.monotonic()) < end:
+            for connection in _bounded(self.state):
+                connection.leave(now)
+            await asyncio.sleep(LEAVE_S)
 
     async def stop(self, grace_s: float = STOP_S) -> None:
-        """Closes the port, waits for answers in flight, and closes every connection."""
-        if self._server is not None and self._sweep is not None:
-            self._server.close()
+        """Leaves, then closes every connection."""
+        if self._sweep is not None:
+            await self.leave(grace_s)
             self._sweep.cancel()
-            if self.state.tasks:
-                await asyncio.wait(list(self.state.tasks), timeout=grace_s)
             for connection in list(self.state.connections):
                 connection.transport.close()
         elif self._socket is not None:
@@ -129,9 +153,12 @@ async def _close_late(state: ServerState) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
         now = time.monotonic()
-        for connection in list(state.connections):
-            if isinstance(connection, BoundedConnection):
-                connection.close_if_late(now)
+        for connection in _bounded(state):
+            connection.close_if_late(now)
+
+
+def _bounded(state: ServerState) -> Sequence[BoundedConnection]:
+    return [one for one in state.connections if isinstance(one, BoundedConnection)]
 
 
 def _listen(host: str, port: int, shared: bool) -> socket.socket:

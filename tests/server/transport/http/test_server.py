@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
+from tests.support.scheduling import until
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
@@ -181,6 +182,28 @@ async def test_a_server_that_stops_closes_connections_and_its_port(served):
     assert (await end_of(reader)).endswith(b"yes")
     with pytest.raises(ConnectionRefusedError):
         await served()
+
+
+async def test_a_server_that_stops_answers_those_that_connected_before(served):
+    """Without a request, with a part of one, and while they wait in the kernel."""
+    connections = [await served(), await served(b"GET / HT")]
+    await until(lambda: len(served.state.connections) == 2)
+    host, port = served.server.address.split(":")
+    with socket.create_connection((host, int(port))) as waiting:
+        stopped = asyncio.ensure_future(served.server.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await served()
+        waiting.sendall(GET)
+        for (_, writer), rest in zip(
+            connections, (GET, GET.removeprefix(b"GET / HT")), strict=True
+        ):
+            writer.write(rest)
+        for reader, _ in connections:
+            assert (await end_of(reader)).endswith(b"yes")
+        await stopped
+        assert waiting.recv(1 << 16).endswith(b"yes")
+        assert waiting.recv(1) == b""
 
 
 async def test_the_time_for_an_answer_begins_with_it(served, clock):
