@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ctime>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 inline int64_t monotonic_ns() {
@@ -13,3 +14,4 @@ inline int64_t monotonic_ns() {
 }
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

@@ -20,7 +20,7 @@ from farpoint_server.kinds.sample import SampleWork
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
-LOST_MEANWHILE_POINTS = 1303
+LOST_MEANWHILE_POINTS = 50_003
 LARGE_POINTS = 500_000
 launches, answers = SampleWork.launches, Batch.answers
 answer_all = App.answer_all
