@@ -160,7 +160,8 @@ class SharedCores:
             threads = max(1, self._cores // self._batches)
             if has_team is not None:
                 threads = max(1, self._cores - self._batches + 1) if has_team else 1
-        if torch.get_num_threads() != threads:
+        # MKL has one number for the process, which another thread may have set.
+        if has_team is not None or torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         try:
             return batch()
