@@ -49,9 +49,9 @@ def too_few_answers(batch: Batch, wanted: object, outputs: object) -> list[objec
     return found[1:] if is_miscounted else found
 
 
-async def note_and_answer_all(app: App, timeout_s: float) -> bool:
+async def note_and_answer_all(app: App, timeout_s: float, **options: bool) -> bool:
     server_waits.set()
-    return await answer_all(app, timeout_s)
+    return await answer_all(app, timeout_s, **options)
 
 
 if __name__ == "__main__":
