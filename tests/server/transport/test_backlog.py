@@ -63,7 +63,7 @@ async def test_calls_that_wait_are_counted_and_those_that_left_are_not():
     async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
         await context.read()
         if not seen:
-            block_until(lambda: arrived(backlog) == 51)
+            block_until(lambda: arrived(backlog) >= 51)
             for call in calls[11:31]:
                 call.cancel()
         seen.append(context)
@@ -90,9 +90,9 @@ async def test_a_callers_hundreds_of_small_calls_do_not_come_before_the_next_cal
     async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
         served.append(await turns.receive(context))
         if len(served) == 1:
-            block_until(lambda: arrived(backlog) == MANY + 1)
+            block_until(lambda: arrived(backlog) >= MANY + 1)
             calls.append(other(b"other"))
-            block_until(lambda: arrived(backlog) == MANY + 2)
+            block_until(lambda: arrived(backlog) >= MANY + 2)
         time.sleep(0.001)
         return b""
 
