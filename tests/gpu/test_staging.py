@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.support.scheduling import batch_of, clouds_of
+from tests.support.compute.scheduling import batch_of, clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 

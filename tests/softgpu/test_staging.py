@@ -12,7 +12,7 @@ from farpoint_server.compute.cuda import CudaEngine
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.kinds.sample import SampleWork, one_point
-from tests.support.scheduling import batch_of, clouds_of
+from tests.support.compute.scheduling import batch_of, clouds_of
 
 random = np.random.default_rng(1)
 BATCHES = [

@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_device import FakeDevice
+from tests.support.compute.fake_device import FakeDevice
+from tests.support.compute.scheduling import WatchedWork, batch_of, clouds_of, until
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
-from tests.support.scheduling import WatchedWork, batch_of, clouds_of, until
 
 from farpoint_server.compute import devices
 from farpoint_server.compute.batch import Batch

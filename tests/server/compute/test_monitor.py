@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.support.compute.scheduling import until
 from tests.support.memory.simulation import MIB, Simulation, one
-from tests.support.scheduling import until
 
 from farpoint_server.compute import monitor
 from farpoint_server.compute.memory.oom import DeviceLost

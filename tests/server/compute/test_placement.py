@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from tests.support.compute.scheduling import MS, Clock, GatedEngine, settle
 from tests.support.memory.fake_allocator import FakeAllocator
-from tests.support.scheduling import MS, Clock, GatedEngine, settle
 
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.compute import Compute

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.support.scheduling import MS, job
+from tests.support.compute.scheduling import MS, job
 
 from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.queue import QUANTUM_NS, Job, JobQueue, RoundRobin

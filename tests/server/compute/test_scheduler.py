@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
-from tests.support.scheduling import MS, Clock, GatedEngine, cloud, job, settle
+from tests.support.compute.scheduling import MS, Clock, GatedEngine, cloud, job, settle
 
 from farpoint_server import request_context
 from farpoint_server.compute.cost import CostModel

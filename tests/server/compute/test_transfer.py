@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.fake_device import FakeDevice
+from tests.support.compute.fake_device import FakeDevice
 
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.transfer.queue import SLOTS, TransferQueue

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_device import FakeDevice
+from tests.support.compute.fake_device import FakeDevice
 
 from farpoint_ops import random_sample, voxel_grid_sample
 from farpoint_server.compute.batch import Batch

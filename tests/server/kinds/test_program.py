@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_device import FakeDevice
+from tests.support.compute.fake_device import FakeDevice
+from tests.support.compute.scheduling import until
 from tests.support.memory.fake_allocator import FakeAllocator
-from tests.support.scheduling import until
 from torch import Tensor
 
 from farpoint_models import DensityEncoder, EncoderConfig

@@ -7,8 +7,8 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.compute.scheduling import until
 from tests.support.rpc import METHOD, serving
-from tests.support.scheduling import until
 
 from farpoint_server import errors
 from farpoint_server.compute.memory.snapshot import MemorySnapshot, Reason, Trims

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.support.compute.scheduling import until
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.rpc import CallContext
-from tests.support.scheduling import until
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

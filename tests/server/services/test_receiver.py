@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 import grpc
 import pytest
 from structlog.testing import capture_logs
+from tests.support.compute.scheduling import until
 from tests.support.rpc import METHOD, serving
-from tests.support.scheduling import until
 
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError

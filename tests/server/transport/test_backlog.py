@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 import grpc
 import pytest
 from structlog.testing import capture_logs
+from tests.support.compute.scheduling import until
 from tests.support.rpc import METHOD
-from tests.support.scheduling import until
 
 from farpoint_server.services.receiver import ROUND, Receiver
 from farpoint_server.transport import backlog as backlog_module

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
-from tests.support.scheduling import until
+from tests.support.compute.scheduling import until
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
