@@ -100,8 +100,9 @@ async def test_a_callers_hundreds_of_small_calls_do_not_come_before_the_next_cal
         with calling(address) as one, calling(address) as other:
             calls = [one(b"one") for _ in range(MANY + 1)]
             await until(lambda: len(served) == MANY + 2)
-    # A round that had begun, one that is read, and the first of the next.
-    assert served.index(b"other") < 4 * ROUND
+    # A round that had begun, one that is read, what comes over meanwhile; without turns it is the
+    # last of all.
+    assert served.index(b"other") < MANY / 3
 
 
 class Broken:
