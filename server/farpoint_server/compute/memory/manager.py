@@ -230,7 +230,8 @@ class Manager:
                 yield batch[begin:end]
                 begin, size = end, 0
             size += more
-        yield batch[begin:]
+        # Uncut it stays the same object, by which an engine knows that it may overlap with others.
+        yield batch[begin:] if begin else batch
 
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
