@@ -26,7 +26,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-all dev ext proto web check bench soak ray-test wheels release image image-test
+.PHONY: help demo test test-all dev ext proto web check bench soak wheels release image image-test
 .PHONY: docs gpu-check gpu-soft serve clean
 
 help:  ## This list.
@@ -82,10 +82,6 @@ bench: dev ext  ## Every benchmark that needs no GPU, against the peers that ins
 
 soak: dev ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
-
-ray-test: dev ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
-	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve]'
-	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
 wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server in dist/, tested with every torch.
 	rm -rf dist

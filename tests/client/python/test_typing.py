@@ -146,7 +146,7 @@ LIGHT = {
     "import farpoint": (*HEAVY, "grpc", "numpy", "google.protobuf"),
     "import farpoint; farpoint.Client": HEAVY,
     "import farpoint.io, farpoint.cli": (*HEAVY, "farpoint_ops"),
-    "import farpoint_server.ray_serve.application, farpoint_training.scenes": ("torch",),
+    "import farpoint_training.scenes": ("torch",),
     HELP: ("grpc", "numpy", "google.protobuf"),
     SAMPLE: (*HEAVY, "pandas", "trimesh", "open3d"),
 }

@@ -1,1 +1,0 @@
-"""Ray Serve: the server without ports, in replicas behind Ray's proxies."""
