@@ -73,8 +73,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
         # By default cuDNN multiplies float32 in convolutions as TF32, with 10 bits of mantissa.
         torch.backends.cudnn.allow_tf32 = False
     managers = _make_managers(settings, slot, chosen, gpus)
-    is_alone = not settings.cpu_threads and chosen == [torch.device("cpu")]
-    at_once = min(threads, MAX_AT_ONCE) if is_alone else 1
+    at_once = min(threads, MAX_AT_ONCE) if cpus == 1 and not settings.cpu_threads else 1
     has_background = settings.long_work_ms > 0
 
     def make(device: torch.device, background: Engine | None = None) -> Engine:

@@ -52,6 +52,7 @@ class SmallSample:
         point_count: Of the cloud.
     """
 
+    cost_key = "sample"
     __slots__ = ("_arrived", "_cost_ns", "_raw", "_request", "point_count")
 
     def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
@@ -94,11 +95,6 @@ class SmallSample:
     def samples(self) -> int:
         """Number of samples; until it is answered, the maximum of a request with a radius."""
         return int(self._request.samples)
-
-    @property
-    def elapsed_ns(self) -> int:
-        """Nanoseconds that `inline` took, whether it answered or gave up; 0 before."""
-        return int(self._request.elapsed_ns)
 
     @property
     def predicted_bytes(self) -> int:

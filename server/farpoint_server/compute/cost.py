@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from farpoint_server.compute.work import Work
+from farpoint_server.compute.work import InlineWork, Work
 
-# Below this, handing work to an engine's thread and back dominates the measurement.
+# Below this, handing work to a CPU's thread and back dominates the measurement; the estimates for a
+# GPU include it.
 MIN_NS = 2_000_000
 # Of a batch against all before it: some ten batches are remembered.
 WEIGHT = 0.1
-# Clamp of the correction factor.
-MIN_RATIO, MAX_RATIO = 1 / 16, 16.0
+# Clamp of the correction factor. A GPU takes hundreds of small clouds in the time of one.
+MIN_RATIO, MAX_RATIO = 1 / 256, 16.0
 # Batches after which a correction is trusted to refuse anything.
 KNOWN = 5
 
@@ -66,22 +67,45 @@ class CostModel:
 
     def is_known(self, work: Work[Any]) -> bool:
         """Whether enough similar work was measured for a reliable prediction."""
-        ratio = self._ratios.get(_class_of(work, work.cost_ns(self.device_type)))
+        ratio = self._ratios.get(self.class_of(work))
         return ratio is not None and ratio.batches >= KNOWN
 
-    def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
-        """Learns from a batch without cancelled requests."""
+    def observe(
+        self, batch: Sequence[Work[Any]], measured_ns: float, elapsed_ns: float | None = None
+    ) -> None:
+        """Learns from a batch without cancelled requests.
+
+        Args:
+            batch: Its requests.
+            measured_ns: Nanoseconds for which it alone occupied the device.
+            elapsed_ns: From its start to its end, if that is longer: it overlapped with others.
+        """
         estimates = [work.cost_ns(self.device_type) for work in batch]
         total = sum(estimates)
-        if total < MIN_NS:
+        if total < MIN_NS and self.device_type == "cpu":
             return
         estimated: dict[_Class, int] = {}
         for work, estimate in zip(batch, estimates, strict=True):
             key = _class_of(work, estimate)
             estimated[key] = estimated.get(key, 0) + estimate
-        for ratios in (self._ratios, self._alone) if len(batch) == 1 else (self._ratios,):
-            for key, part in estimated.items():
-                ratios.setdefault(key, _Ratio()).add(measured_ns * part / total, part)
+        for key, part in estimated.items():
+            self._ratios.setdefault(key, _Ratio()).add(measured_ns * part / total, part)
+        if len(batch) == 1:
+            self._alone.setdefault(key, _Ratio()).add(elapsed_ns or measured_ns, total)
+
+    def observe_inline(self, work: InlineWork[Any], measured_ns: float) -> None:
+        """Learns from work on the event loop, however small: no thread is in between.
+
+        Where it gave up, that is less than it would have taken.
+        """
+        estimate = work.cost_ns(self.device_type)
+        key = _class_of(work, estimate)
+        for ratios in (self._ratios, self._alone):
+            ratios.setdefault(key, _Ratio()).add(measured_ns, estimate)
+
+    def class_of(self, work: Work[Any]) -> _Class:
+        """What similar work has in common: its kind, and about the same estimate."""
+        return _class_of(work, work.cost_ns(self.device_type))
 
     def _predict(self, ratios: Mapping[_Class, _Ratio], work: Work[Any]) -> int:
         estimate = work.cost_ns(self.device_type)
@@ -89,5 +113,5 @@ class CostModel:
         return estimate if ratio is None else int(ratio.value * estimate)
 
 
-def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
+def _class_of(work: Work[Any] | InlineWork[Any], estimate_ns: int) -> _Class:
     return work.cost_key, estimate_ns.bit_length() // 2

@@ -10,17 +10,15 @@ import torch
 import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.errors import StartError
 
-ALL = "auto:all"
+AUTO, ALL = "auto", "auto:all"
 
 
 def resolve(name: str) -> torch.device:
-    """The device of the setting `device`: auto, cpu, cuda or cuda:N.
+    """The device of a name: cpu, cuda or cuda:N.
 
     Raises:
         StartError: this machine, torch or build of farpoint_ops has no such device.
     """
-    if name == "auto":
-        return torch.device("cuda:0" if _why_no_cuda(0) is None else "cpu")
     device = torch.device(name)
     if device.type == "cpu":
         return device
@@ -32,18 +30,19 @@ def resolve(name: str) -> torch.device:
 
 
 def resolve_all(names: Sequence[str]) -> list[torch.device]:
-    """The devices of the setting `device`; auto:all is the CPU and every GPU.
+    """The devices of the setting `device`; auto is the CPU and the first GPU, auto:all every GPU.
 
     Raises:
         StartError: as `resolve`.
     """
     chosen = []
     for name in names:
-        if name != ALL:
+        if name not in (AUTO, ALL):
             chosen.append(resolve(name))
             continue
         count = torch.cuda.device_count() if _why_no_cuda(0) is None else 0
-        chosen += [torch.device("cpu"), *(torch.device("cuda", index) for index in range(count))]
+        gpus = range(count if name == ALL else min(count, 1))
+        chosen += [torch.device("cpu"), *(torch.device("cuda", index) for index in gpus)]
     return chosen
 
 

@@ -71,7 +71,10 @@ class Lane:
         self._running = 0
         self.busy_s = 0.0
         """Busy seconds divided by the engine's depth."""
-        self._end_s = 0.0
+        self._predicted_s = 0.0
+        """Of the batches that run."""
+        self._since_s = 0.0
+        """When the last of them ended, or the first of those that run began."""
         self._workers: list[asyncio.Task[None]] = []
 
     @property
@@ -86,8 +89,9 @@ class Lane:
         A batch that is late is taken to need as long again, so that nothing more comes to an engine
         that hangs, long before the watchdog says so.
         """
-        at_once = self.engine.at_once
-        running_s = abs(self._end_s - self._clock()) if self._running >= at_once else 0.0
+        at_once, running_s = self.engine.at_once, 0.0
+        if self._running >= at_once:
+            running_s = abs(self._predicted_s / at_once - (self._clock() - self._since_s))
         return int(running_s * 1e9) + self.queue.cost_ns // at_once
 
     def start(self) -> None:
@@ -111,7 +115,11 @@ class Lane:
                 self.queue.wake()
             if not jobs:
                 continue
+            predicted_s = sum([job.cost_ns for job in jobs]) / 1e9
+            if not self._running:
+                self._since_s = self._clock()
             self._running += 1
+            self._predicted_s += predicted_s
             try:
                 await self._run(jobs)
             except Exception as error:
@@ -121,11 +129,12 @@ class Lane:
                     job.fail(error)
                 raise
             self._running -= 1
+            self._predicted_s -= predicted_s
+            self._since_s = self._clock()
             del jobs  # nothing of a batch is kept while the worker waits
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         begun = self._clock()
-        self._end_s = begun + sum([job.cost_ns for job in jobs]) / 1e9
         batch = Batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
@@ -149,7 +158,10 @@ class Lane:
         self._answer(jobs, answers, begun)
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
-        compute_s = self._clock() - begun
+        now = self._clock()
+        compute_s = occupied_s = now - begun
+        if self.engine.depth > self.engine.at_once:  # the ones before it were not done at its start
+            occupied_s = now - max(begun, self._since_s)
         self.busy_s += compute_s / self.engine.depth
         self._metrics.seconds(compute_s)
         is_complete = True
@@ -165,7 +177,7 @@ class Lane:
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
         # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
-            self._costs.observe([job.work for job in jobs], compute_s * 1e9)
+            self._costs.observe([job.work for job in jobs], occupied_s * 1e9, compute_s * 1e9)
         if len(jobs) == 1 and compute_s > EXCESS * jobs[0].cost_ns / 1e9:
             self.queue.charge(jobs[0], int(compute_s * 1e9) - jobs[0].cost_ns)
 

@@ -150,8 +150,10 @@ class DeviceScheduler:
         seconds = self._clock() - begun
         if answer is None:
             if seconds * 1e9 > most_ns:
+                self.costs.observe_inline(work, seconds * 1e9)
                 self._pause(begun, PAUSE * seconds)
             return None
+        self.costs.observe_inline(work, seconds * 1e9)
         self._metrics.requests(1)
         self._metrics.device_requests(1)
         self._metrics.points(work.point_count)

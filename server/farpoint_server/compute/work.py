@@ -38,6 +38,9 @@ class Launch(NamedTuple):
 class InlineWork(Protocol[Answer_co]):
     """One request that may be small enough for the event loop."""
 
+    cost_key: str
+    """As `Work.cost_key`."""
+
     @property
     def point_count(self) -> int:
         """Points of all clouds."""

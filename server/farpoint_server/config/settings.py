@@ -43,12 +43,13 @@ class BasicSettings(BaseSettings, use_attribute_docstrings=True):
     """Address to serve gRPC on: HOST:PORT (port 0 takes a free one) or unix:PATH. Repeat the flag,
     or separate by commas. Beyond loopback set TLS and tokens too, unless you trust the network."""
     device: Several[Device] = Field(("auto",), min_length=1)
-    """Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or auto:all (the CPU and
-    every GPU). Name it in production, so that a missing GPU is an error. Repeat the flag, or
-    separate by commas; a request goes to the device that is predicted to finish it first."""
+    """Device to sample on: cpu, cuda:N, auto (the CPU and the first GPU, if there is one), or
+    auto:all (the CPU and every GPU). Name it in production, so that a missing GPU is an error.
+    Repeat the flag, or separate by commas; a request goes to the device that is predicted to finish
+    it first."""
     cpu_threads: int = Field(0, ge=0)
     """Threads of each CPU engine, which then runs one batch at a time. 0 shares the available
-    cores: among the devices, and with --device cpu alone among up to 8 batches at a time."""
+    cores among up to 8 batches at a time, or among several CPU engines."""
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
     """Processes that are one server, for more small requests than one event loop can serve; auto is
     one per two cores, 16 at most. They share the limits of points, bytes and memory, the threads,

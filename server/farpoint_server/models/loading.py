@@ -99,7 +99,7 @@ def _put(
 
 
 async def _try(model: LoadedModel, engine: Engine) -> None:
-    """Runs it, so that no request waits for lazy initialization, and times a row."""
+    """Runs it, so that no request waits for lazy initialization, and times a call."""
     trial = TrialWork(model, sample_request(model.manifest))
     try:
         answer: Any = (await engine.submit(Batch([trial])))[0]
@@ -107,4 +107,4 @@ async def _try(model: LoadedModel, engine: Engine) -> None:
         raise ProgramError(f"its first run on {engine.device} failed: {error}") from error
     if isinstance(answer, ServiceError):
         raise answer
-    model.row_ns = answer
+    model.first_calls[engine.device_type] = trial.point_count, answer

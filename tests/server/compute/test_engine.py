@@ -94,15 +94,17 @@ async def test_a_request_that_is_cancelled_frees_the_engine_and_the_others_are_f
     assert kept.distances.tolist() == expected.distances.tolist()
 
 
-def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
+def test_auto_is_the_cpu_and_the_first_gpu_and_auto_all_every_one(monkeypatch):
     monkeypatch.setattr(devices, "_why_no_cuda", lambda index: None if index < 2 else "no more")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu", "cuda:0", "cuda:1"]
+    assert [*map(str, devices.resolve_all(["auto"]))] == ["cpu", "cuda:0"]
     assert [*map(str, devices.resolve_all(["cuda:1", "cpu"]))] == ["cuda:1", "cpu"]
     with pytest.raises(StartError, match="no more"):
         devices.resolve_all(["cpu", "cuda:2"])
     monkeypatch.setattr(devices, "_why_no_cuda", lambda _: "no driver")
-    assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
+    for name in ("auto", "auto:all"):
+        assert [*map(str, devices.resolve_all([name]))] == ["cpu"]
 
 
 @pytest.fixture

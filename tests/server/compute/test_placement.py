@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from math import inf
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.policy import Thresholds
-from farpoint_server.compute.placement import Placement
+from farpoint_server.compute.placement import PROBE, Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
@@ -46,7 +47,12 @@ class Refusing(GatedEngine):
 
     refusal: Exception | None = None
 
+    gates: Sequence[asyncio.Event] = ()
+    """Of its own, for the first batches."""
+
     async def submit(self, batch):
+        if len(self.batches) < len(self.gates):
+            self.gate = self.gates[len(self.batches)]
         answers = await super().submit(batch)
         if isinstance(self.refusal, DeviceFailedError):
             raise self.refusal
@@ -128,6 +134,52 @@ async def test_a_device_that_turns_out_slower_gets_less(devices):
     assert devices.given == [1, 1, 0]
 
 
+async def test_a_device_that_was_slower_once_is_measured_anew(devices):
+    """Its predictions, of a time when others used it, would never be corrected: it gets nothing."""
+    devices.open(0, 1, 2)
+    for each in devices.schedulers[1:]:
+        each.costs.observe([ONE], 2 * MS)
+    for _ in range(PROBE):
+        await (await devices.submit(ONE))
+    assert devices.given == [PROBE - 1, 1, 0]
+    assert devices.schedulers[1].costs.predict_ns(ONE) < 2 * MS
+    # One that is predicted to take far longer gets none.
+    devices.schedulers[2].costs.observe([ONE], 20 * MS)
+    await (await devices.submit(ONE))
+    assert devices.given[2] == 0
+
+
+def test_the_launch_of_small_work_on_a_gpu_is_learned_and_of_a_cpu_the_work_alone():
+    """The estimate for a GPU has the way to it and back; that for a CPU has the kernel's time."""
+    for device_type, expected in (("cuda", 0.25), ("cpu", 1)):
+        costs = CostModel(device_type)
+        before = costs.predict_alone_ns(ONE)
+        costs.observe([ONE], before / 4)
+        assert costs.predict_alone_ns(ONE) == pytest.approx(expected * before, rel=0.01)
+
+
+async def test_batches_of_a_gpu_that_overlap_take_the_time_between_their_ends(clock):
+    """Two that begin together and end after 3 and 4 ms: 3 and 1."""
+    engine = Refusing()
+    engine.device_type, engine.depth = "cuda", 4
+    scheduler = DeviceScheduler(engine, 1, clock=clock)
+    scheduler.start()
+    gates = engine.gates = [asyncio.Event(), asyncio.Event()]
+    tasks = [asyncio.create_task(scheduler.run(ONE, None)) for _ in gates]
+    await settle()
+    assert engine.batches == [[10_000], [10_000]]
+    estimate = scheduler.costs.predict_ns(ONE)
+    assert scheduler.wait_ns == pytest.approx(2 * estimate, abs=2)
+    for gate, task, s in zip(gates, tasks, (3e-3, 4e-3), strict=True):
+        clock.s = s
+        gate.set()
+        await task
+    assert scheduler.costs.predict_ns(ONE) == pytest.approx(1.9 * MS, rel=0.06)
+    assert scheduler.costs.predict_alone_ns(ONE) == pytest.approx(3.5 * MS, rel=0.06)
+    assert scheduler.wait_ns == 0
+    await scheduler.stop()
+
+
 async def test_large_batches_of_a_gpu_do_not_change_the_prediction_of_one_request():
     costs = CostModel("cuda")
     before = costs.predict_alone_ns(ONE)
@@ -152,11 +204,11 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
     # As long as it hangs nothing comes to it.
     await (await devices.submit(ONE))
     assert devices.given[0] == 1
+    assert devices.schedulers[0].completion_ns(ONE) == inf
     devices.open(0)
     while any(devices.watchdogs[0].late):
         await asyncio.sleep(0.001)
-    await (await devices.submit(ONE))
-    assert devices.given[0] == 2
+    assert devices.schedulers[0].completion_ns(ONE) < MS
     await devices.stop()
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.support.compute.scheduling import MS, Clock, GatedEngine, cloud, job, settle
 
 from farpoint_server import request_context
-from farpoint_server.compute.cost import CostModel
+from farpoint_server.compute.cost import MAX_RATIO, CostModel
 from farpoint_server.compute.lane import BatchMetrics, Lane
 from farpoint_server.compute.queue import Job, JobQueue
 from farpoint_server.compute.scheduler import DeviceScheduler
@@ -252,11 +252,13 @@ class InlineEngine(GatedEngine):
 
     def __init__(self, clock, inline_ns: int) -> None:
         super().__init__()
-        self.clock, self.inline_ns, self.done = clock, inline_ns, []
+        self.clock, self.inline_ns, self.done, self.answers = clock, inline_ns, [], True
 
     def inline(self, work):
         self.done.append(work.point_count)
         self.clock.s += 0.25
+        if not self.answers:
+            return None
         return Samples(np.array([work.point_count], np.int32), None)
 
 
@@ -272,6 +274,21 @@ async def test_work_as_small_as_the_limit_is_done_at_once(clock):
     await settle()
     assert (engine.done, scheduler.waiting_points) == ([10, 10], 11)
     larger.cancel()
+
+
+async def test_work_on_the_loop_corrects_what_its_kind_is_predicted_to_take(clock):
+    """However small: it took a quarter of a second, no thread was in between."""
+    engine = InlineEngine(clock, cloud(10).cost_ns("cpu"))
+    scheduler = DeviceScheduler(engine, 100, clock=clock)
+    scheduler.costs.observe([cloud(10)], 1)  # too small to teach anything in a lane
+    assert scheduler.costs.predict_ns(cloud(10)) == cloud(10).cost_ns("cpu")
+    for gives_up in (False, True):
+        engine.answers = not gives_up
+        assert (scheduler.run_inline(cloud(10)) is None) == gives_up
+        most = MAX_RATIO * cloud(10).cost_ns("cpu")
+        assert scheduler.costs.predict_ns(cloud(10)) == most
+        assert scheduler.costs.predict_alone_ns(cloud(10)) == most
+        scheduler = DeviceScheduler(engine, 100, clock=clock)
 
 
 async def test_small_work_does_not_pass_what_waits(clock):

@@ -63,7 +63,7 @@ def ragged_sums(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def program(manifest: Manifest, runs=None, name: str = "mine") -> LoadedModel:
-    model = LoadedModel(name, manifest, row_ns=1.0)
+    model = LoadedModel(name, manifest, first_calls={"cpu": (1, 1)})
     model.put(CPU, runs or Runs())
     return model
 
