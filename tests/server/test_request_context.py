@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from farpoint_server import request_context
-from farpoint_server.transport.interceptor import begin
+from farpoint_server.transport.grpc.interceptor import begin
 
 
 async def test_fields_of_interceptors_belong_to_the_call():

@@ -21,7 +21,7 @@ from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
 # Batches at a time on a CPU; each takes memory.

@@ -20,7 +20,7 @@ from farpoint_server.app.services import Servicers
 from farpoint_server.config.settings import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.transport.handlers import Context, Method
+from farpoint_server.transport.grpc.handlers import Context, Method
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 # Seconds between two attempts to take the lock that another process holds.

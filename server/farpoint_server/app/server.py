@@ -21,7 +21,7 @@ from farpoint_server.observability.http import health_routes, metrics_route
 from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc.health import Health
 from farpoint_server.transport.http.calls import UnaryCalls
 
 # Seconds to send the refusals of the drain.

@@ -28,11 +28,11 @@ from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import Receiver
-from farpoint_server.transport import reflection
-from farpoint_server.transport.handlers import Method, Methods, refusals
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc import reflection
+from farpoint_server.transport.grpc.handlers import Method, Methods, refusals
+from farpoint_server.transport.grpc.health import Health
+from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
-from farpoint_server.transport.server import GrpcServers
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
 PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)

@@ -15,13 +15,15 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services.open_inference import rest
-from farpoint_server.transport.admission import Admission, Outgoing
+from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.auth import Auth
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.load_report import LoadReport
+from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
-from farpoint_server.transport.interceptor import LoadReport, RequestInterceptor
 from farpoint_server.transport.limits import CallLimits, InFlight
-from farpoint_server.transport.server import GrpcServers
+from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 from farpoint_server.transport.tokens import TokenFile
 from farpoint_server.transport.tracing import Tracing, export_to

@@ -16,7 +16,7 @@ from farpoint_server.compute.lane import BatchMetrics
 from farpoint_server.compute.memory.snapshot import MemorySnapshot, Trims
 from farpoint_server.errors import ServiceError
 from farpoint_server.request_context import Fields
-from farpoint_server.transport.interceptor import RequestMetrics
+from farpoint_server.transport.grpc.interceptor import RequestMetrics
 
 # From a cloud of a few points on an idle server to a queue of seconds.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

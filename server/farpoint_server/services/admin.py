@@ -9,7 +9,7 @@ from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
 from farpoint_server.services.sampling import describe_model
-from farpoint_server.transport.handlers import Methods, UnaryFunction, unary_methods
+from farpoint_server.transport.grpc.handlers import Methods, UnaryFunction, unary_methods
 
 DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 

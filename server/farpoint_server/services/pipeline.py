@@ -24,7 +24,7 @@ from farpoint_server.request_context import Fields
 from farpoint_server.services.call import Call, SampleCall
 from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.grpc.handlers import Context
 
 T = TypeVar("T")
 

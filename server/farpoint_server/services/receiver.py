@@ -9,8 +9,8 @@ import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.transport.backlog import Backlog
-from farpoint_server.transport.handlers import Context, read_end
+from farpoint_server.transport.grpc.backlog import Backlog
+from farpoint_server.transport.grpc.handlers import Context, read_end
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5

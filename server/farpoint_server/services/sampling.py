@@ -22,9 +22,9 @@ from farpoint_server.services import upload
 from farpoint_server.services.call import ModelCall
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport.admission import Outgoing
-from farpoint_server.transport.handlers import Context, Methods, unary_methods
+from farpoint_server.transport.grpc.handlers import Context, Methods, unary_methods
 from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.outgoing import Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]
 

@@ -28,9 +28,9 @@ from farpoint_server.errors import (
 )
 from farpoint_server.services.call import SampleCall
 from farpoint_server.services.pipeline import Pipeline
-from farpoint_server.transport import interceptor
-from farpoint_server.transport.admission import Outgoing, Response
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.grpc import interceptor
+from farpoint_server.transport.grpc.handlers import Context
+from farpoint_server.transport.outgoing import Outgoing, Response
 
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.

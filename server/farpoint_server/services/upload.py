@@ -24,7 +24,7 @@ from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.services.call import SampleCall
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.admission import Reservation
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.grpc.handlers import Context
 
 # A sender that is silent for this long would hold its memory for nothing, and so would one that
 # sends a little now and then: beyond this time a megabyte must have come for every four seconds.

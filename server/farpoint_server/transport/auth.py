@@ -8,7 +8,7 @@ from typing import Any
 
 from farpoint_server import request_context
 from farpoint_server.errors import PermissionDeniedError, ServiceError, UnauthenticatedError
-from farpoint_server.transport.handlers import Behavior, Context
+from farpoint_server.transport.grpc.handlers import Behavior, Context
 from farpoint_server.transport.tokens import Token, TokenFile
 
 KEY = "authorization"

@@ -9,8 +9,8 @@ import structlog
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
-from farpoint_server.transport.admission import Outgoing, Response
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.grpc.handlers import Context
+from farpoint_server.transport.outgoing import Outgoing, Response
 
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
 CHECKS = (256, 64)

@@ -8,10 +8,10 @@ import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import RETRY_MS, OverloadedError
-from farpoint_server.transport.handlers import Context, Handler
-from farpoint_server.transport.health import SERVICE as HEALTH
+from farpoint_server.transport.grpc.handlers import Context, Handler
+from farpoint_server.transport.grpc.health import SERVICE as HEALTH
+from farpoint_server.transport.grpc.interceptor import REQUEST_ID_KEY, RequestInterceptor
 from farpoint_server.transport.http.calls import HandlerRegistry
-from farpoint_server.transport.interceptor import REQUEST_ID_KEY, RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 
 # Private calls of the processes to each other.

@@ -19,7 +19,7 @@ from farpoint_server.kinds.model import TrialWork
 from farpoint_server.models import trial
 from farpoint_server.models.registry import Registry
 from farpoint_server.models.trial import try_program
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
 RANDOM = np.random.default_rng(0)

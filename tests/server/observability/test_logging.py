@@ -12,7 +12,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import clear_tracebacks
 from farpoint_server.observability.logging import LineWriter, close
 from farpoint_server.observability.logging import configure as configure_logging
-from farpoint_server.transport.interceptor import begin
+from farpoint_server.transport.grpc.interceptor import begin
 
 FIELDS = {"request_id": "an-id", "method": "Sample", "points": 5, "queue_ms": 0.25}
 ENDED = {"event": "request", "status": "OK", "server_ms": 1.5}

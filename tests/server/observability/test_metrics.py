@@ -20,7 +20,7 @@ from farpoint_server.observability.metrics import (
     reason_of,
 )
 from farpoint_server.request_context import bind
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 
 RPC = METHOD.removeprefix("/")

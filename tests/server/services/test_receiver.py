@@ -20,7 +20,7 @@ from farpoint_server.services.receiver import (
     Receiver,
 )
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 
 

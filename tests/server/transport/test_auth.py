@@ -9,7 +9,7 @@ from tests.support.rpc import AbortError, CallContext, intercept, serving
 
 from farpoint_server import request_context
 from farpoint_server.transport.auth import Auth, scope_of
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.tokens import Token, TokenFile
 

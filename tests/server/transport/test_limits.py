@@ -1,4 +1,4 @@
-"""Slots of callers, open calls, and responses that peers do not read."""
+"""Slots of callers, and open calls."""
 
 import asyncio
 import gc
@@ -17,10 +17,9 @@ from farpoint_server.errors import (
     DrainingError,
     TooManyCallsError,
 )
-from farpoint_server.transport import admission as module
 from farpoint_server.transport import limits
-from farpoint_server.transport.admission import Admission, Outgoing
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.admission import Admission
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
@@ -31,6 +30,7 @@ from farpoint_server.transport.limits import (
     OpenCall,
     RefusalLog,
 )
+from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.sockets import close_connection
 
 RPC = "farpoint.v1.SamplingService/Sample"
@@ -214,40 +214,6 @@ async def test_what_an_answer_counts(answer, size):
     assert admission.bytes == size
     context.end()
     assert admission.bytes == 0
-
-
-@pytest.fixture
-def cut(monkeypatch):
-    """Peers whose connections were closed."""
-    closed: list[str] = []
-    monkeypatch.setattr(module, "close_connection", lambda peer: bool(closed.append(peer)))
-    return closed
-
-
-async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
-    refusals: list[str] = []
-    sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
-    sending.begin(sending.hold(CallContext(), 500))
-    sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
-    clock.s += 14.9
-    sending.look()
-    assert (cut, refusals) == ([], [])
-    clock.s += 0.2
-    with capture_logs() as log:
-        sending.look()
-        sending.look()
-    assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
-    assert [(line["event"], line["bytes"]) for line in log] == [("peer reads too slowly", 500)]
-
-
-async def test_a_response_that_was_sent_in_time_ends_no_connection(cut, clock):
-    sending = Outgoing(Admission(1, 1, 1), 10)
-    response = sending.hold(CallContext(), 1)
-    sending.begin(response)
-    sending.end(response)
-    clock.s += 1000
-    sending.look()
-    assert cut == []
 
 
 def test_a_peer_without_a_connection_is_not_found_and_no_descriptor_is_left(tmp_path):

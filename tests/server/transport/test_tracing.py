@@ -12,7 +12,7 @@ from tests.support.rpc import AbortError, CallContext, intercept
 
 from farpoint_server import request_context
 from farpoint_server.errors import OverloadedError, StartError
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.tracing import Tracing, export_to
 

@@ -23,9 +23,8 @@ from farpoint_server.services.call import Call, ModelCall, SampleCall
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import OrderedStream
-from farpoint_server.transport import interceptor
-from farpoint_server.transport.admission import Outgoing
-from farpoint_server.transport.handlers import (
+from farpoint_server.transport.grpc import interceptor
+from farpoint_server.transport.grpc.handlers import (
     Context,
     Method,
     Methods,
@@ -34,6 +33,7 @@ from farpoint_server.transport.handlers import (
     unary_methods,
 )
 from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.outgoing import Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 EXTENSIONS = (

@@ -11,8 +11,8 @@ import grpc
 from google.rpc import status_pb2
 
 from farpoint_server import request_context
-from farpoint_server.transport.handlers import Context, Handler, kind_of
-from farpoint_server.transport.interceptor import DETAILS_KEY
+from farpoint_server.transport.grpc.handlers import Context, Handler, kind_of
+from farpoint_server.transport.grpc.interceptor import DETAILS_KEY
 
 GenericHandlers: TypeAlias = "Sequence[grpc.GenericRpcHandler]"
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]

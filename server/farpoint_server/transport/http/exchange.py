@@ -13,9 +13,9 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from farpoint_server.errors import ServiceError, quoted, status_of
+from farpoint_server.transport.grpc.interceptor import REQUEST_ID_KEY, request_id_of
 from farpoint_server.transport.http.body import Body, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
-from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
 from farpoint_server.transport.sockets import peer_name
 
 # Given to the socket at a time; more waits until the peer has read most of it.

@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 from farpoint_server.config.network import split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
+from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
@@ -26,7 +27,6 @@ from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, Bounde
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.origins import guard
 from farpoint_server.transport.http.page import PageApp
-from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.sockets import reason_of
 
 SWEEP_S = 0.5

@@ -20,14 +20,14 @@ from farpoint_server import request_context
 from farpoint_server.codec import json_form
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc.health import Health
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, Registries, UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp, ProtoForm, error
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
-from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.sockets import peer_name
 

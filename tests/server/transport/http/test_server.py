@@ -17,15 +17,15 @@ from tests.support.servers.certificates import issue
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.health import Health
+from farpoint_server.transport.grpc.health import Health
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.connection import BoundedConnection
 from farpoint_server.transport.http.server import HttpPort, HttpServer
-from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.tls import TlsFiles
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

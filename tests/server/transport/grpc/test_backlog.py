@@ -14,9 +14,9 @@ from tests.support.compute.scheduling import until
 from tests.support.rpc import METHOD
 
 from farpoint_server.services.receiver import ROUND, Receiver
-from farpoint_server.transport import backlog as backlog_module
-from farpoint_server.transport.backlog import Backlog
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc import backlog as backlog_module
+from farpoint_server.transport.grpc.backlog import Backlog
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 
 MANY = 300
@@ -136,6 +136,6 @@ async def test_a_grpc_without_these_counters_serves_and_has_no_backlog(monkeypat
 
 def test_a_grpc_without_the_private_module_is_imported():
     hidden = "sys.modules['grpc._cython'] = None; del sys.modules['grpc._cython.cygrpc']"
-    load = "from farpoint_server.transport import backlog; assert backlog.cygrpc is None"
+    load = "from farpoint_server.transport.grpc import backlog; assert backlog.cygrpc is None"
     code = f"import sys, grpc; {hidden}; {load}"
     subprocess.run([sys.executable, "-c", code], check=True)

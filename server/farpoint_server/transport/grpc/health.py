@@ -7,7 +7,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
 from farpoint_server.errors import quoted
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.grpc.handlers import Context
 from farpoint_server.transport.http.calls import HandlerRegistry
 
 SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name

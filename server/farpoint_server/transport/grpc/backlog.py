@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import structlog
 
-from farpoint_server.transport.handlers import Handler
+from farpoint_server.transport.grpc.handlers import Handler
 
 try:
     from grpc._cython import cygrpc  # type: ignore[attr-defined]

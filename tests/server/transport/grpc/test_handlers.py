@@ -6,8 +6,8 @@ from google.protobuf.message import DecodeError
 from tests.support.rpc import CallContext
 
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.transport import handlers
-from farpoint_server.transport.handlers import adapt, parse_error
+from farpoint_server.transport.grpc import handlers
+from farpoint_server.transport.grpc.handlers import adapt, parse_error
 
 
 async def first_of(request, context):  # noqa: ARG001

@@ -11,7 +11,7 @@ import structlog
 from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
-from farpoint_server.transport.backlog import Backlog
+from farpoint_server.transport.grpc.backlog import Backlog
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
 

@@ -5,7 +5,7 @@ import asyncio
 from grpc_health.v1 import health_pb2
 from tests.support.rpc import CallContext
 
-from farpoint_server.transport.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
+from farpoint_server.transport.grpc.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
 
 
 def ask(service: str = "") -> health_pb2.HealthCheckRequest:

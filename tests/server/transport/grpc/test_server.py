@@ -8,9 +8,9 @@ from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
-from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.interceptor import RequestInterceptor
+from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.tls import tls_files
 
 

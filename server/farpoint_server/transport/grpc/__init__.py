@@ -1,0 +1,1 @@
+"""gRPC: the server, its interceptors, and the services that gRPC itself defines."""
