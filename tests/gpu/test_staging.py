@@ -18,7 +18,7 @@ from farpoint_server.compute.memory.host import Heap
 from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.compute.transfer.device import CudaDevice
 from farpoint_server.compute.transfer.queue import TransferQueue
-from farpoint_server.compute.transfer.staging import MIN_BYTES
+from farpoint_server.compute.transfer.transfer import PINNED_BYTES
 from farpoint_server.compute.work import Launch
 from farpoint_server.kinds.sample import SampleWork, one_point
 
@@ -144,7 +144,7 @@ def test_buffers_are_locked_once_and_given_back(transfers, gate):
     transfers.release_buffers()
     CudaAllocator(DEVICE, 1.0, expandable=False, heap=Heap()).trim_host()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
-    assert held - left >= 2 * MIN_BYTES
+    assert held - left >= 2 * PINNED_BYTES
 
 
 def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():

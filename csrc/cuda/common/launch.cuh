@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -43,9 +44,23 @@ int launch(void (*kernel)(Parameters...), const LaunchShape& shape, void* stream
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
+// CUDA is asked once: a small launch looks at several.
 inline int device_attribute(cudaDeviceAttr attribute, int device) {
-  int value = 0;
-  cudaDeviceGetAttribute(&value, attribute, device);
+  constexpr int kDevices = 64, kUnknown = -1;
+  static std::atomic<int> known[kDevices][cudaDevAttrMax];
+  static const bool cleared = [] {
+    for (auto& of_device : known) {
+      for (auto& value : of_device) value = kUnknown;
+    }
+    return true;
+  }();
+  const bool is_kept = cleared && device >= 0 && device < kDevices;
+  int value = is_kept ? known[device][attribute].load() : kUnknown;
+  if (value != kUnknown) return value;
+  value = 0;
+  if (cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess && is_kept) {
+    known[device][attribute] = value;
+  }
   return value;
 }
 

@@ -20,12 +20,14 @@ class _Request(ctypes.Structure):
         ("data", ctypes.c_int64),
         ("response_bytes", ctypes.c_int64),
         ("elapsed_ns", ctypes.c_int64),
+        ("origin", ctypes.c_double * 3),
         ("radius", ctypes.c_float),
         ("is_float64", ctypes.c_int32),
         ("ignore_nonfinite", ctypes.c_int32),
         ("return_points", ctypes.c_int32),
         ("return_distances", ctypes.c_int32),
         ("return_checksums", ctypes.c_int32),
+        ("is_valid", ctypes.c_int32),
     )
 
 

@@ -21,7 +21,9 @@ class Settle:
 
     __slots__ = ("_answer", "_on_end")
 
-    def __init__(self, answer: "asyncio.Future[Any]", on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, answer: "asyncio.Future[Any]", on_end: Callable[[], object] = lambda: None
+    ) -> None:
         self._answer, self._on_end = answer, on_end
 
     @property

@@ -24,15 +24,81 @@ CPU `cancelled`, int32 (B,), has a flag for each cloud of the batch, which may b
 """
 Answer_co = TypeVar("Answer_co", covariant=True)
 W = TypeVar("W", bound="Work[Any]")
-Part = TypeVar("Part", bound=tuple[Any, ...])
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
+
+
+class Source(Protocol):
+    """A part of an input that is made in its place, as from messages in pinned memory."""
+
+    dtype: "np.dtype[Any]"
+    shape: tuple[int, ...]
+
+    def fill(self, target: Array) -> None:
+        """Writes it, on any thread."""
+
+
+Part: TypeAlias = Array | Source
 
 
 class Launch(NamedTuple):
     """One call of a kernel."""
 
     kernel: Kernel
-    arrays: Sequence[Sequence[Array]]
+    arrays: Sequence[Sequence[Part]]
     """Inputs, each in parts that the engine joins along the first dimension."""
+
+
+class Layout(NamedTuple):
+    """An array without its memory."""
+
+    dtype: "np.dtype[Any]"
+    shape: tuple[int, ...]
+
+
+class Staged(NamedTuple):
+    """A batch of one launch on its way through a GPU: addresses, and offsets in bytes."""
+
+    source: int
+    """Pinned memory with the inputs; they go to the beginning of `memory`."""
+    memory: int
+    """Of the device: inputs, from `outputs` on the outputs, from `scratch` on scratch."""
+    target: int
+    """Pinned memory for the outputs."""
+    source_bytes: int
+    target_bytes: int
+    outputs: int
+    scratch: int
+    stream: int
+    event: int
+    """Recorded after all of it."""
+    device: int
+
+
+class StreamKernel:
+    """A kernel that is also one call of C++ from pinned memory to pinned memory, for a GPU."""
+
+    @property
+    def predicted_ns(self) -> int:
+        """Nanoseconds of that call on an idle GPU, until the outputs are there."""
+        raise NotImplementedError
+
+    def layouts(self) -> Sequence[Layout]:
+        """Its outputs."""
+        raise NotImplementedError
+
+    def scratch_bytes(self, device: int) -> int:
+        """Bytes that it takes besides inputs and outputs on a CUDA device."""
+        raise NotImplementedError
+
+    def start(self, staged: Staged, inputs: Sequence[int], outputs: Sequence[int]) -> int:
+        """Queues copies and kernels, without the interpreter's lock; returns CUDA's error or 0.
+
+        Args:
+            staged: Where the arrays are.
+            inputs: Offset of each array in `source`.
+            outputs: Offset of each array in `target`.
+        """
+        raise NotImplementedError
 
 
 class InlineWork(Protocol[Answer_co]):
@@ -63,6 +129,8 @@ class Work(ABC, Generic[Answer]):
     """Hashable, or a property that gives it; None runs alone."""
     uses_openmp: ClassVar[bool] = False
     """Whether it calls ops of torch, whose threads are those of OpenMP."""
+    begins_on_loop: ClassVar[bool] = False
+    """Whether a batch of them is one launch of a `StreamKernel`."""
     cost_key: str
     """Requests with the same key share the correction of their predicted time."""
     point_count: int
@@ -127,8 +195,16 @@ def run_on_cpu(launch: Launch, cancelled: Int32s | None = None) -> list[Array]:
     """The outputs of a launch, computed on the calling thread."""
     flags = None if cancelled is None else torch.from_numpy(cancelled)
     with torch.inference_mode():
-        inputs = [torch.from_numpy(joined(parts)) for parts in launch.arrays]
+        inputs = [torch.from_numpy(joined([*map(_made, parts)])) for parts in launch.arrays]
         return [output.numpy() for output in launch.kernel(*inputs, cancelled=flags)]
+
+
+def _made(part: Part) -> Array:
+    if isinstance(part, np.ndarray):
+        return part
+    array = np.empty(part.shape, part.dtype)
+    part.fill(array)
+    return array
 
 
 def joined(parts: Sequence[Array]) -> Array:
@@ -136,11 +212,11 @@ def joined(parts: Sequence[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def concatenated(parts: Sequence[Part]) -> Part:
+def concatenated(parts: Sequence[Fields]) -> Fields:
     """Concatenates each field of named tuples of arrays or None."""
     columns = zip(*parts, strict=True)
     make: Any = type(parts[0])
-    found: Part = make(*(None if column[0] is None else joined(column) for column in columns))
+    found: Fields = make(*(None if column[0] is None else joined(column) for column in columns))
     return found
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import farpoint_ops  # noqa: F401  registers the ops
+from farpoint_server.compute.transfer.library import SampleBatch, library
 from farpoint_server.compute.work import (
     Array,
     Float32s,
@@ -17,6 +18,10 @@ from farpoint_server.compute.work import (
     Int32s,
     Int64s,
     Launch,
+    Layout,
+    Part,
+    Staged,
+    StreamKernel,
     Work,
     concatenated,
     halves,
@@ -31,6 +36,8 @@ POINT_NS, SAMPLE_NS = 15, 200
 # Threads, launches and events; 12 bytes a point, staged and copied; a sample of the longest cloud,
 # since its samples follow one another and clouds do not.
 GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 900_000, 5, 400
+# Of these, what is left in one call of C++ on an H200, and of a point.
+DIRECT_LAUNCH_NS, DIRECT_POINT_NS = 30_000, 1
 # Both caching allocators round sizes up to this; a prediction is more than that by a margin.
 ROUNDING, MARGIN = 512, 1.25
 # Bytes per point: coordinates, distance to the samples, order in which a large cloud is searched.
@@ -75,9 +82,16 @@ class Samples(NamedTuple):
         return concatenated([self, second._replace(rows=second.rows + np.int32(points))])
 
 
+_INDEX, _DISTANCE = np.dtype(np.int32), np.dtype(np.float32)
+
+
 @dataclass(frozen=True)
-class SampleKernel:
+class SampleKernel(StreamKernel):
     """Farthest point sampling of clouds of any length in one launch."""
+
+    points: int
+    """Of all clouds."""
+    clouds: int
 
     samples: int
     """Of all clouds."""
@@ -122,6 +136,38 @@ class SampleKernel:
         rows, distances = outputs
         return (rows, distances) if with_distances else (rows,)
 
+    @property
+    def predicted_ns(self) -> int:
+        return DIRECT_LAUNCH_NS + DIRECT_POINT_NS * self.points + GPU_SAMPLE_NS * self.most
+
+    def layouts(self) -> Sequence[Layout]:
+        rows, distances = (Layout(dtype, (self.samples,)) for dtype in (_INDEX, _DISTANCE))
+        return (rows, distances) if self.with_distances else (rows,)
+
+    def scratch_bytes(self, device: int) -> int:
+        return int(library().farpoint_sample_scratch(self._batch(device)))
+
+    def start(self, staged: Staged, inputs: Sequence[int], outputs: Sequence[int]) -> int:
+        batch = self._batch(staged.device)
+        batch.source, batch.memory, batch.target = staged.source, staged.memory, staged.target
+        batch.source_bytes, batch.target_bytes = staged.source_bytes, staged.target_bytes
+        batch.outputs, batch.scratch = staged.outputs, staged.scratch
+        batch.stream, batch.event = staged.stream, staged.event
+        batch.points, batch.offsets, batch.sample_offsets, batch.starts, *radii = inputs
+        batch.radii = radii[0] if radii else -1
+        batch.distances = outputs[1] if self.with_distances else -1
+        return int(library().farpoint_sample_start(batch))
+
+    def _batch(self, device: int) -> SampleBatch:
+        return SampleBatch(
+            rows=self.points,
+            samples=self.samples,
+            clouds=self.clouds,
+            max_points=self.longest,
+            max_samples=self.most,
+            device=device,
+        )
+
 
 # Not frozen: that takes four times as long to make, and every request makes one.
 @dataclass(eq=False)
@@ -134,6 +180,7 @@ class SampleWork(Work[Samples]):
     cost_key: str = field(init=False)
     _cpu_ns: int = field(init=False)
     batch_key: ClassVar[str] = "sample"
+    begins_on_loop: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         clouds = self.clouds
@@ -171,7 +218,7 @@ class SampleWork(Work[Samples]):
         sample_offsets = _offsets([clouds.sample_counts for clouds in requests])
         longest, most = (int(np.diff(ends).max()) for ends in (offsets, sample_offsets))
         with_distances = any(clouds.with_distances for clouds in requests)
-        arrays: list[Sequence[Array]] = [
+        arrays: list[Sequence[Part]] = [
             [clouds.points for clouds in requests],
             [offsets],
             [sample_offsets],
@@ -179,7 +226,14 @@ class SampleWork(Work[Samples]):
         ]
         if any(clouds.covering_radius is not None for clouds in requests):
             arrays.append([_radii(requests)])
-        kernel = SampleKernel(int(sample_offsets[-1]), longest, most, with_distances)
+        kernel = SampleKernel(
+            points=int(offsets[-1]),
+            clouds=len(offsets) - 1,
+            samples=int(sample_offsets[-1]),
+            longest=longest,
+            most=most,
+            with_distances=with_distances,
+        )
         return [Launch(kernel, arrays)]
 
     @classmethod

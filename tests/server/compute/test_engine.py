@@ -392,8 +392,8 @@ async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
 
 async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, engine):
     """While another batch is on its way, too; the first request is cut into clouds."""
-    requests = [clouds(70, 50, 60, with_distances=True), clouds(90), clouds(10, 60)]
-    here = on_device(FakeDevice(most_bytes=2048))
+    requests = [clouds(900, 700, 800, with_distances=True), clouds(900), clouds(100, 600)]
+    here = on_device(FakeDevice(most_bytes=1 << 15))
     answers = await asyncio.gather(*(here.engine.submit(batch_of(*requests)) for _ in range(2)))
     expected = await engine.submit(batch_of(*requests))
     for answer in answers:
@@ -401,7 +401,7 @@ async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_d
             np.testing.assert_array_equal(got.rows, wanted.rows)
             np.testing.assert_array_equal(got.distances, wanted.distances)
     assert here.memory.snapshot.oom_count == 2
-    (refused,) = await here.engine.submit(batch_of(clouds(400)))
+    (refused,) = await here.engine.submit(batch_of(clouds(4000)))
     assert isinstance(refused, OverloadedError)
     assert not here.device.races
 

@@ -10,14 +10,15 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from farpoint_server.compute.work import Array, Kernel
+from farpoint_server.compute.transfer.staging import Place
+from farpoint_server.compute.work import Array, Kernel, StreamKernel
 
 
 class Race(RuntimeError):  # noqa: N818
@@ -44,6 +45,10 @@ class FakeTensor:
     begin: int
     dtype: "np.dtype[Any]"
     shape: tuple[int, ...]
+
+    @property
+    def tensor(self) -> "FakeTensor":
+        return self
 
     @property
     def content(self) -> Array:
@@ -140,9 +145,18 @@ class FakeDevice:
         self._streams.append(deque())
         return self._streams[-1]
 
-    def event(self) -> FakeEvent:
+    def event(self, _stream: FakeStream) -> FakeEvent:
         self.events += 1
         return FakeEvent(self)
+
+    def has_passed(self, event: FakeEvent, most_ns: int) -> bool:
+        """Work of the streams runs meanwhile if there is any time for it."""
+        with suppress(Exception):  # of a lost device, which those who wait for it will meet
+            self.refuse("synchronize")
+            if most_ns:
+                self.settle()
+            return event.passed >= event.recorded
+        return False
 
     @contextmanager
     def on(self, stream: FakeStream) -> Iterator[None]:
@@ -156,11 +170,39 @@ class FakeDevice:
         self._host.add(tensor.memory)
         return tensor
 
-    def upload(self, pinned: FakeTensor, size: int) -> FakeTensor:
-        self._ask("upload")
+    def memory(self, _stream: FakeStream, size: int) -> FakeTensor:
+        self._ask("memory")
         if size > self.most_bytes:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
-        memory = self._memory(size, on_device=True)
+        return self._memory(size, on_device=True)
+
+    def scratch_bytes(self, _kernel: StreamKernel) -> int:
+        return 0
+
+    def start(
+        self,
+        kernel: StreamKernel,
+        blocks: tuple[FakeTensor, FakeTensor, FakeTensor],
+        inputs: tuple[Sequence[Place], int],
+        outputs: tuple[Sequence[Place], int],
+        stream: FakeStream,
+        done: FakeEvent,
+    ) -> None:
+        """A kernel of C++ is one of torch here."""
+        source, memory, target = blocks
+        with self.on(stream):
+            self._ask("start")
+            uploaded, staged = (self.view(m, 0, m.dtype, (inputs[1],)) for m in (memory, source))
+            self._copy(uploaded, staged, "upload")
+            found = list(self.call(kernel, [self.view(memory, *place) for place in inputs[0]]))
+            for place, output in zip(outputs[0], found, strict=True):
+                self.download(self.view(target, *place), output)
+            self._give("event", lambda: found.clear())  # until then the block of memory holds them
+            self.record(done, stream)
+
+    def upload(self, pinned: FakeTensor, size: int) -> FakeTensor:
+        memory = self.memory(self._current, size)
+        self._ask("upload")
         self._copy(memory, self.view(pinned, 0, pinned.dtype, (size,)), "upload")
         return memory
 

@@ -37,6 +37,6 @@ enum ResponseField : uint64_t {
   kTimings = 7,
 };
 
-enum TimingsField : uint64_t { kComputeMs = 2, kServerMs = 3 };
+enum TimingsField : uint64_t { kQueueMs = 1, kComputeMs = 2, kServerMs = 3 };
 
 }  // namespace farpoint::cpu::messages

@@ -1,6 +1,7 @@
 // Answers a SampleRequest that was read, with a SampleResponse.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "cpu/kernels/clock.h"
@@ -14,44 +15,44 @@
 namespace farpoint::cpu::messages {
 namespace {
 
-// The cloud of a request, aligned and in float32.
-struct Cloud {
-  std::vector<float> xyz;
-  double origin[3] = {};  // of float64: the first finite point, or zero
+// Writes coordinates, and whether all of them are finite, in one pass through memory.
+bool copy_cloud(const uint8_t* data, int64_t values, float* xyz) {
+  constexpr int64_t kInCache = 4096;
+  bool finite = true;
+  for (int64_t i = 0; i < values; i += kInCache) {
+    const int64_t count = std::min(kInCache, values - i);
+    std::memcpy(xyz + i, data + i * sizeof *xyz, count * sizeof *xyz);
+    finite &= is_finite(xyz + i, count);
+  }
+  return finite;
+}
 
-  Cloud(const uint8_t* data, const farpoint_sample_request& request) : xyz(3 * request.points) {
-    if (request.is_float64) {
-      narrow(data, request.points);
-    } else {
-      std::memcpy(xyz.data(), data, 12 * request.points);
+// The same of float64, from its first finite point on as the origin.
+bool narrow_cloud(const uint8_t* data, int64_t points, double* origin, float* xyz) {
+  double row[3];
+  for (int64_t i = 0; i < points; ++i) {
+    std::memcpy(row, data + i * sizeof row, sizeof row);
+    if (!is_finite(row)) continue;
+    std::memcpy(origin, row, sizeof row);
+    break;
+  }
+  for (int64_t i = 0; i < points; ++i) {
+    std::memcpy(row, data + i * sizeof row, sizeof row);
+    for (int axis = 0; axis < 3; ++axis) {
+      xyz[3 * i + axis] = static_cast<float>(row[axis] - origin[axis]);
     }
   }
+  return is_finite(xyz, 3 * points);
+}
 
-  // Whether enough of its rows are finite.
-  bool is_valid(const farpoint_sample_request& request) const {
-    if (is_finite(xyz.data(), 3 * request.points)) return true;
-    const int64_t needed = request.radius < 0 ? request.samples : 1;
-    return request.ignore_nonfinite &&
-           static_cast<int64_t>(finite_rows(xyz.data(), request.points).size()) >= needed;
-  }
-
- private:
-  void narrow(const uint8_t* data, int64_t points) {
-    double row[3];
-    for (int64_t i = 0; i < points; ++i) {
-      std::memcpy(row, data + i * sizeof row, sizeof row);
-      if (!is_finite(row)) continue;
-      std::memcpy(origin, row, sizeof row);
-      break;
-    }
-    for (int64_t i = 0; i < points; ++i) {
-      std::memcpy(row, data + i * sizeof row, sizeof row);
-      for (int axis = 0; axis < 3; ++axis) {
-        xyz[3 * i + axis] = static_cast<float>(row[axis] - origin[axis]);
-      }
-    }
-  }
-};
+void read_cloud(const uint8_t* message, farpoint_sample_request& request, float* xyz) {
+  const uint8_t* const data = message + request.data;
+  request.is_valid = request.is_float64 ? narrow_cloud(data, request.points, request.origin, xyz)
+                                        : copy_cloud(data, 3 * request.points, xyz);
+  if (request.is_valid || !request.ignore_nonfinite) return;
+  const int64_t needed = request.radius < 0 ? request.samples : 1;
+  request.is_valid = static_cast<int64_t>(finite_rows(xyz, request.points).size()) >= needed;
+}
 
 struct Samples {
   std::vector<int32_t> rows;
@@ -61,8 +62,8 @@ struct Samples {
       : rows(request.samples, -1), distances(request.return_distances ? request.samples : 0) {}
 
   // Returns whether it was finished before the deadline.
-  bool sample(const Cloud& cloud, const farpoint_sample_request& request, int64_t deadline) {
-    FpsTask task = {.values = cloud.xyz.data(),
+  bool sample(const float* xyz, const farpoint_sample_request& request, int64_t deadline) {
+    FpsTask task = {.values = xyz,
                     .n = request.points,
                     .columns = 3,
                     .wide = false,
@@ -73,11 +74,7 @@ struct Samples {
                     .distances = distances.empty() ? nullptr : distances.data(),
                     .radius = request.radius,
                     .deadline = deadline};
-    if (!furthest_point_sample(&task, 1, 1)) return false;
-    const auto end = std::find(rows.begin(), rows.end(), -1);  // a radius may end it
-    rows.erase(end, rows.end());
-    if (!distances.empty()) distances.resize(rows.size());
-    return true;
+    return furthest_point_sample(&task, 1, 1);
   }
 };
 
@@ -111,9 +108,10 @@ struct ResponseWriter : Writer {
     varint(count);
   }
 
-  void timings(double compute_ms, double server_ms) {
+  void timings(double queue_ms, double compute_ms, double server_ms) {
     varint(tag(kTimings, kBytes));
-    varint(18);  // two numbers of nine bytes
+    varint(27);  // three numbers of nine bytes
+    fixed(kQueueMs, queue_ms);
     fixed(kComputeMs, compute_ms);
     fixed(kServerMs, server_ms);
   }
@@ -131,30 +129,43 @@ std::vector<uint8_t> gathered(const uint8_t* data, int64_t row_bytes,
   return result;
 }
 
-int64_t answer(const uint8_t* data, farpoint_sample_request& request, double arrived,
-               int64_t deadline, uint8_t* response) {
-  const Cloud cloud(data, request);
-  if (!cloud.is_valid(request)) return 0;
-  Samples samples(request);
-  const int64_t begun = monotonic_ns();
-  if (!samples.sample(cloud, request, deadline)) return 0;
-  const double compute_ms = 1e-6 * static_cast<double>(monotonic_ns() - begun);
-  const auto count = static_cast<int64_t>(samples.rows.size());
+struct Times {
+  double queue_ms, compute_ms, arrived;
+};
+
+// The response to a request with these rows of its cloud; -1 after the last one, if a radius ended
+// it.
+int64_t write(const uint8_t* message, farpoint_sample_request& request, std::vector<int32_t> rows,
+              const float* distances, const Times& times, uint8_t* response) {
+  rows.erase(std::find(rows.begin(), rows.end(), -1), rows.end());
+  const auto count = static_cast<int64_t>(rows.size());
   request.samples = count;
   ResponseWriter writer = {{response}, request.return_checksums != 0};
-  writer.tensor(kIndices, kInt32, count, 0, samples.rows.data());
+  writer.tensor(kIndices, kInt32, count, 0, rows.data());
   if (request.return_points) {
-    const auto points = gathered(data, request.is_float64 ? 24 : 12, samples.rows);
+    const auto points = gathered(message + request.data, request.is_float64 ? 24 : 12, rows);
     writer.tensor(kSampledPoints, request.is_float64 ? kFloat64 : kFloat32, count, 3,
                   points.data());
   }
-  if (request.return_distances) {
-    writer.tensor(kDistances, kFloat32, count, 0, samples.distances.data());
-  }
-  if (request.is_float64) writer.tensor(kOrigins, kFloat64, 1, 3, cloud.origin);
+  if (request.return_distances) writer.tensor(kDistances, kFloat32, count, 0, distances);
+  if (request.is_float64) writer.tensor(kOrigins, kFloat64, 1, 3, request.origin);
   writer.lengths(count);
-  writer.timings(compute_ms, 1e3 * (1e-9 * static_cast<double>(monotonic_ns()) - arrived));
+  const double server_ms = 1e3 * (1e-9 * static_cast<double>(monotonic_ns()) - times.arrived);
+  writer.timings(times.queue_ms, times.compute_ms, server_ms);
   return writer.at - response;
+}
+
+int64_t answer(const uint8_t* message, farpoint_sample_request& request, double arrived,
+               int64_t deadline, uint8_t* response) {
+  std::vector<float> xyz(3 * request.points);
+  read_cloud(message, request, xyz.data());
+  if (!request.is_valid) return 0;
+  Samples samples(request);
+  const int64_t begun = monotonic_ns();
+  if (!samples.sample(xyz.data(), request, deadline)) return 0;
+  const double compute_ms = 1e-6 * static_cast<double>(monotonic_ns() - begun);
+  return write(message, request, std::move(samples.rows), samples.distances.data(),
+               {0, compute_ms, arrived}, response);
 }
 
 }  // namespace
@@ -167,10 +178,30 @@ extern "C" int64_t farpoint_answer_sample_request(const uint8_t* message,
   const int64_t begun = monotonic_ns();
   int64_t size = 0;
   try {
-    size = farpoint::cpu::messages::answer(message + request->data, *request, arrived,
-                                           begun + budget_ns, response);
+    size = farpoint::cpu::messages::answer(message, *request, arrived, begun + budget_ns, response);
   } catch (...) {  // the server tries again, and says what is wrong
   }
   request->elapsed_ns = monotonic_ns() - begun;
   return size;
+}
+
+extern "C" void farpoint_read_clouds(const uint8_t* const* messages,
+                                     farpoint_sample_request* const* requests, int64_t count,
+                                     float* xyz) {
+  for (int64_t i = 0; i < count; ++i) {
+    farpoint::cpu::messages::read_cloud(messages[i], *requests[i], xyz);
+    xyz += 3 * requests[i]->points;
+  }
+}
+
+extern "C" int64_t farpoint_write_sample_response(const uint8_t* message,
+                                                  farpoint_sample_request* request,
+                                                  const int32_t* rows, const float* distances,
+                                                  int64_t first_row, double queue_ms,
+                                                  double compute_ms, double arrived,
+                                                  uint8_t* response) {
+  std::vector<int32_t> own(rows, rows + request->samples);
+  for (int32_t& row : own) row = row < 0 ? row : static_cast<int32_t>(row - first_row);
+  return farpoint::cpu::messages::write(message, *request, std::move(own), distances,
+                                        {queue_ms, compute_ms, arrived}, response);
 }

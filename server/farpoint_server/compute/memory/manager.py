@@ -94,7 +94,7 @@ class Manager:
         self._counting, self._refused = threading.Lock(), 0
         self._last_work = clock()
         self._trims: dict[Reason, Trims] = {}
-        self._before_host_trim: list[Callable[[], None]] = []
+        self._before_trim: list[Callable[..., None]] = []
         self.is_lost = False
         """Whether the device no longer works in this process."""
         self._snapshot = self._take_snapshot()
@@ -105,9 +105,12 @@ class Manager:
         # The device may have been lost after the snapshot.
         return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
 
-    def before_host_trim(self, give_back: Callable[[], None]) -> None:
-        """Registers a function to call before each trim of host memory, with nothing in flight."""
-        self._before_host_trim.append(give_back)
+    def before_trim(self, give_back: Callable[..., None]) -> None:
+        """Registers a function to call before each trim, with nothing in flight.
+
+        Its argument `host` says whether host memory is trimmed, too.
+        """
+        self._before_trim.append(give_back)
 
     def translate(self, error: Exception) -> Exception:
         """Translates a batch's error: DeviceLost if the device no longer works."""
@@ -176,11 +179,11 @@ class Manager:
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs work that is too small for the budget, while the engine's thread is idle.
+        """Runs work without waiting for anything, while no other is cut for lack of memory.
 
-        Returns None, and does nothing, if a trim runs or the predicted bytes are more.
+        Returns None, and does nothing, if a trim runs or the predicted bytes do not fit.
         """
-        if self.is_lost or predicted >= SMALL_BYTES or not self._gate.enter():
+        if self.is_lost or not self.has_headroom(predicted) or not self._gate.enter():
             return None
         try:
             return forward()
@@ -326,10 +329,10 @@ class Manager:
     def _release(self, *, host: bool) -> float:
         """Trims the device and, if `host`, the caches of host memory; returns the seconds."""
         begun = time.perf_counter()
+        for give_back in self._before_trim:
+            give_back(host=host)
         self._allocator.trim()
         if host:
-            for give_back in self._before_host_trim:
-                give_back()
             self._allocator.trim_host()
         return time.perf_counter() - begun
 

@@ -1,1 +1,1 @@
-"""Transfers to a GPU and back: pinned buffers, three streams, two batches in flight."""
+"""Transfers to a GPU and back: slots with a stream and buffers each, four batches in flight."""

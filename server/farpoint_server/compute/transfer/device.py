@@ -1,16 +1,18 @@
-"""The CUDA device of transfers: streams, an event for each, pinned memory and copies by torch."""
+"""The CUDA device of transfers: streams, events, memory and copies by torch, batches by C++."""
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.work import Array, Kernel
+from farpoint_server.compute.transfer.library import library
+from farpoint_server.compute.transfer.staging import Place, aligned
+from farpoint_server.compute.work import Array, Kernel, Layout, Staged, StreamKernel
 
 
 @cache
@@ -23,6 +25,19 @@ def _of_numpy(dtype: torch.dtype) -> "np.dtype[Any]":
     return torch.empty(0, dtype=dtype).numpy().dtype
 
 
+class Block:
+    """Bytes of the host or of the device; what torch takes microseconds to say of them is kept."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.address = tensor.data_ptr()
+
+    @cached_property
+    def array(self) -> Array:
+        """The bytes; access them only while no copy uses them."""
+        return self.tensor.numpy()
+
+
 class CudaDevice:
     """Asynchronous work on one GPU. Nothing here synchronizes the device or a stream.
 
@@ -32,6 +47,7 @@ class CudaDevice:
 
     def __init__(self, device: torch.device, *, high_priority: bool = False) -> None:
         self._device = device
+        self._index = device.index or 0
         self._priority = -1 if high_priority else 0
 
     def stream(self) -> torch.cuda.Stream:
@@ -39,9 +55,10 @@ class CudaDevice:
         made: torch.cuda.Stream = torch.cuda.Stream(self._device, priority=self._priority)  # type: ignore[no-untyped-call]
         return made
 
-    def event(self) -> torch.cuda.Event:
-        """A new event; a thread that waits for it sleeps instead of spinning."""
+    def event(self, stream: torch.cuda.Stream) -> torch.cuda.Event:
+        """A new event of a stream; a thread that waits for it sleeps instead of spinning."""
         made: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        made.record(stream)  # torch makes CUDA's event with its first use
         return made
 
     @contextmanager
@@ -50,14 +67,69 @@ class CudaDevice:
         with torch.cuda.stream(stream), torch.inference_mode():
             yield
 
-    def pinned(self, size: int) -> Tensor:
+    def pinned(self, size: int) -> Block:
         """Page-locked host memory, for direct copies."""
         with torch.cuda.device(self._device):  # else the first GPU would get a context too
-            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            return Block(torch.empty(size, dtype=torch.uint8, pin_memory=True))
 
-    def upload(self, pinned: Tensor, size: int) -> Tensor:
+    def memory(self, stream: torch.cuda.Stream, size: int) -> Block:
+        """Memory of the device, for work of a stream."""
+        with self.on(stream):
+            return Block(torch.empty(size, dtype=torch.uint8, device=self._device))
+
+    def array(self, pinned: Block) -> Array:
+        """The host memory as an array; access it only while no copy uses it."""
+        return pinned.array
+
+    def start(
+        self,
+        kernel: StreamKernel,
+        blocks: tuple[Block, Block, Block],
+        inputs: tuple[Sequence[Place], int],
+        outputs: tuple[Sequence[Place], int],
+        stream: torch.cuda.Stream,
+        done: torch.cuda.Event,
+    ) -> None:
+        """Queues a whole batch and the event that ends it, in one call of C++.
+
+        Args:
+            kernel: Of its only launch.
+            blocks: Pinned inputs, memory of the device for everything, and pinned outputs.
+            inputs: Place of each array in its block, and the bytes of all.
+            outputs: As `inputs`.
+            stream: Of the batch.
+            done: Recorded after it, whatever fails.
+        """
+        source, memory, target = blocks
+        (places, size), (targets, target_bytes) = inputs, outputs
+        staged = Staged(
+            source.address,
+            memory.address,
+            target.address,
+            source_bytes=size,
+            target_bytes=target_bytes,
+            outputs=size,
+            scratch=size + aligned(target_bytes),
+            stream=stream.cuda_stream,
+            event=done.cuda_event,
+            device=self._index,
+        )
+        code = kernel.start(staged, [p.begin for p in places], [p.begin for p in targets])
+        if code:
+            text = library().farpoint_cuda_error(code).decode()
+            raise RuntimeError(f"a batch was not launched: {text} (CUDA error {code})")
+
+    def scratch_bytes(self, kernel: StreamKernel) -> int:
+        """Bytes that a kernel takes besides inputs and outputs."""
+        return kernel.scratch_bytes(self._index)
+
+    def has_passed(self, event: torch.cuda.Event, most_ns: int) -> bool:
+        """Whether an event passes, without an error, while the thread spins for so long."""
+        return bool(library().farpoint_wait(event.cuda_event, most_ns) == 0)
+
+    def upload(self, pinned: Block, size: int) -> Tensor:
         """New device memory, to which an asynchronous copy of the first bytes is started."""
-        return pinned[:size].to(self._device, non_blocking=True)
+        return pinned.tensor[:size].to(self._device, non_blocking=True)
 
     def download(self, target: Tensor, source: Tensor) -> None:
         """Starts an asynchronous copy to pinned memory."""
@@ -74,10 +146,6 @@ class CudaDevice:
         size = math.prod(shape) * dtype.itemsize
         return memory[begin : begin + size].view(_of_torch(dtype)).view(shape)
 
-    def layout(self, tensor: Tensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
+    def layout(self, tensor: Tensor) -> Layout:
         """Type and shape."""
-        return _of_numpy(tensor.dtype), tuple(tensor.shape)
-
-    def array(self, pinned: Tensor) -> Array:
-        """The host memory as an array; access it only while no copy uses it."""
-        return pinned.numpy()
+        return Layout(_of_numpy(tensor.dtype), tuple(tensor.shape))

@@ -1,63 +1,31 @@
-"""Asynchronous transfers of batches to a GPU and back: stage, upload, launch, download, complete.
+"""The batches in flight on a GPU, each in a slot, and the thread that completes them.
 
-The engine's thread does the first four, none of which waits for the GPU. Each batch has a slot: a
-stream, on which its copy, its kernels and the copy back follow one another, an event that ends
-them, and pinned buffers. No stream waits for another, so the device overlaps what it can. A second
-thread completes the transfers in order: it sleeps until the event of each has passed.
-
-A transfer keeps its slot, its inputs and its outputs until it is complete, and so all that the
-stream still uses.
+A transfer is begun by the engine's thread or, if it is small, by the event loop; nothing of that
+waits for the GPU. No stream waits for another, so the device overlaps what it can. A second thread
+completes the transfers in order: it spins for a moment, then sleeps until each is done.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from torch import Tensor
-
 from farpoint_server.compute.transfer.device import CudaDevice
-from farpoint_server.compute.transfer.staging import (
-    PinnedBuffer,
-    Place,
-    fill,
-    joined_layout,
-    lay_out,
-)
-from farpoint_server.compute.work import Array, Launch
+from farpoint_server.compute.transfer.transfer import Outputs, Slot, Transfer
+from farpoint_server.compute.work import Launch
 
 # A batch computes while others are copied; kernels of small batches run next to each other.
 SLOTS = 4
-Outputs: TypeAlias = list[list[Array]]
-"""Of each launch, in host memory."""
+# The thread that completes transfers spins for so long: waking up takes as long.
+SPIN_NS = 30_000
 Hold: TypeAlias = Callable[[], Callable[[], None]]
-
-
-class Slot:
-    """What one batch in flight uses, kept for the next one."""
-
-    def __init__(self, device: CudaDevice) -> None:
-        self.stream, self.done = device.stream(), device.event()
-        self.source, self.target = PinnedBuffer(device.pinned), PinnedBuffer(device.pinned)
-
-
-class Transfer:
-    """One batch in flight."""
-
-    def __init__(self, slot: Slot, release_gate: Callable[[], None]) -> None:
-        self.slot, self.release_gate = slot, release_gate
-        self.inputs: Sequence[Tensor] = ()
-        self.outputs: list[Sequence[Tensor]] = []
-        self.places: list[Place] = []
-        """Of the outputs in `target`."""
-        self.target: Tensor | None = None
+Finish: TypeAlias = Callable[[Outputs | None, BaseException | None], object]
 
 
 class TransferQueue:
-    """At most SLOTS batches in flight on one device. `start` belongs to the engine's thread.
+    """At most SLOTS batches in flight on one device.
 
     Args:
         hold: Keeps trims away from the calling batch until the returned function is called.
@@ -68,8 +36,6 @@ class TransferQueue:
         # The slot that was used last is used next: an idle one's stream holds no memory.
         self._free = [Slot(device) for _ in range(SLOTS)]
         self._started: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        # Held while a transfer starts or ends: what a batch allocates is measured apart from what
-        # another one frees.
         self._changed = threading.Condition()
         # A daemon: a GPU that hangs does not keep the process alive.
         threading.Thread(target=self._complete_all, name=name, daemon=True).start()
@@ -79,24 +45,43 @@ class TransferQueue:
         """Batches that are started and still hold memory."""
         return SLOTS - len(self._free)
 
-    def start(
-        self,
-        launches: Sequence[Launch],
-        finish: Callable[[Outputs | None, BaseException | None], object],
-    ) -> None:
-        """Starts a transfer; waits while every slot is in use.
+    def begin(self, launches: Sequence[Launch]) -> Transfer | None:
+        """Begins a transfer, which `complete` or `finish` ends; None while every slot is in use.
 
         Args:
             launches: Of one batch.
-            finish: Called on another thread with the outputs, its own to keep, or an error.
 
         Raises:
             Exception: what staging, allocation or a launch raised; nothing is in flight then.
         """
-        self.wait(SLOTS - 1)
         with self._changed:
-            transfer = self._begin(launches)
-        self._started.put(partial(self._complete, transfer, finish))
+            if not self._free:
+                return None
+            slot = self._free.pop()
+        transfer = Transfer(self._device, slot, self._hold())
+        try:
+            transfer.begin(launches)
+        except BaseException:
+            self._release(transfer)
+            raise
+        return transfer
+
+    def complete(self, transfer: Transfer) -> Outputs:
+        """The outputs of a transfer that is done."""
+        try:
+            return transfer.outputs()
+        finally:
+            self._release(transfer)
+
+    def finish(self, transfer: Transfer, finish: Finish) -> None:
+        """Calls `finish` on another thread with the outputs, once they are there, or an error."""
+        self._started.put(partial(self._finish, transfer, finish))
+
+    def start(self, launches: Sequence[Launch], finish: Finish) -> None:
+        """As `begin` and `finish`; waits while every slot is in use."""
+        while (transfer := self.begin(launches)) is None:
+            self.wait(SLOTS - 1)
+        self.finish(transfer, finish)
 
     def run(self, launches: Sequence[Launch]) -> Outputs:
         """The outputs of a transfer, once all before it are complete, too."""
@@ -113,60 +98,15 @@ class TransferQueue:
         with self._changed:
             self._changed.wait_for(lambda: self.in_flight <= in_flight)
 
-    def release_buffers(self) -> None:
-        """Frees the pinned buffers of free slots."""
+    def release_buffers(self, *, host: bool = True) -> None:
+        """Frees memory of free slots: of the device, and pinned memory if `host`."""
         with self._changed:
             for slot in self._free:
-                slot.source.release()
-                slot.target.release()
+                slot.release(host=host)
 
     def stop(self) -> None:
         """Ends the thread after the batches in flight."""
         self._started.put(None)
-
-    def _begin(self, launches: Sequence[Launch]) -> Transfer:
-        transfer = Transfer(self._free.pop(), self._hold())
-        try:
-            with self._device.on(transfer.slot.stream):
-                try:
-                    self._upload(transfer, launches)
-                    self._launch(transfer, launches)
-                    self._download(transfer)
-                finally:
-                    transfer.slot.done.record(transfer.slot.stream)
-        except BaseException:
-            with suppress(Exception):  # queued work still uses its memory
-                transfer.slot.done.synchronize()
-            self._release(transfer)
-            raise
-        return transfer
-
-    def _upload(self, transfer: Transfer, launches: Sequence[Launch]) -> None:
-        arrays = [parts for launch in launches for parts in launch.arrays]
-        places, size = lay_out(map(joined_layout, arrays))
-        pinned = transfer.slot.source.take(size)
-        staged = self._device.array(pinned)
-        for place, parts in zip(places, arrays, strict=True):
-            fill(place.view(staged), parts)
-        memory = self._device.upload(pinned, size)
-        transfer.inputs = self._views(memory, places)
-
-    def _launch(self, transfer: Transfer, launches: Sequence[Launch]) -> None:
-        inputs = iter(transfer.inputs)
-        for launch in launches:
-            tensors = [next(inputs) for _ in launch.arrays]
-            transfer.outputs.append(self._device.call(launch.kernel, tensors))
-
-    def _download(self, transfer: Transfer) -> None:
-        outputs = [output for each in transfer.outputs for output in each]
-        transfer.places, size = lay_out(map(self._device.layout, outputs))
-        transfer.target = transfer.slot.target.take(size)
-        targets = self._views(transfer.target, transfer.places)
-        for target, output in zip(targets, outputs, strict=True):
-            self._device.download(target, output)
-
-    def _views(self, memory: Tensor, places: Sequence[Place]) -> list[Tensor]:
-        return [self._device.view(memory, p.begin, p.dtype, p.shape) for p in places]
 
     def _complete_all(self) -> None:
         while (complete := self._started.get()) is not None:
@@ -174,30 +114,20 @@ class TransferQueue:
             # Else it keeps the request alive until the next one is complete.
             del complete
 
-    def _complete(
-        self,
-        transfer: Transfer,
-        finish: Callable[[Outputs | None, BaseException | None], object],
-    ) -> None:
+    def _finish(self, transfer: Transfer, finish: Finish) -> None:
         outputs, failure = None, None
         try:
-            outputs = self._results(transfer)
+            if not transfer.has_passed(SPIN_NS):
+                transfer.wait()
+            outputs = transfer.outputs()
         except BaseException as error:
             failure = error
-        with self._changed:
-            self._release(transfer)
-            self._changed.notify_all()
+        self._release(transfer)
         finish(outputs, failure)
 
-    def _results(self, transfer: Transfer) -> Outputs:
-        assert transfer.target is not None
-        transfer.slot.done.synchronize()
-        # Copied, since the buffer is reused and callers keep their answers.
-        memory = self._device.array(transfer.target)
-        places = iter(transfer.places)
-        return [[next(places).view(memory).copy() for _ in each] for each in transfer.outputs]
-
     def _release(self, transfer: Transfer) -> None:
-        transfer.inputs, transfer.outputs, transfer.target = (), [], None
-        self._free.append(transfer.slot)
-        transfer.release_gate()
+        transfer.drop()
+        with self._changed:
+            self._free.append(transfer.slot)
+            transfer.release_gate()
+            self._changed.notify_all()

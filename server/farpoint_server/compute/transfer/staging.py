@@ -1,24 +1,20 @@
-"""Several arrays in one block of pinned host memory, for a single copy."""
+"""Several arrays in one block of memory, for a single copy."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from torch import Tensor
 
-from farpoint_server.compute.work import Array
+from farpoint_server.compute.work import Array, Layout, Part
 
 # As torch and the driver align memory: kernels use wide loads.
 ALIGNMENT = 256
-# Smaller buffers would be too small for the next batch.
-MIN_BYTES = 1 << 16
+Memory = TypeVar("Memory")
 
 
-@dataclass(frozen=True)
-class Place:
-    """Offset and shape of an array."""
+class Place(NamedTuple):
+    """Offset, type and shape of an array."""
 
     begin: int
     dtype: "np.dtype[Any]"
@@ -26,54 +22,67 @@ class Place:
 
     def view(self, memory: Array) -> Array:
         """The array in these bytes."""
-        end = self.begin + math.prod(self.shape) * self.dtype.itemsize
-        return memory[self.begin : end].view(self.dtype).reshape(self.shape)
+        array: Array = np.ndarray(self.shape, self.dtype, memory, self.begin)
+        return array
 
 
-def lay_out(arrays: "Iterable[tuple[np.dtype[Any], tuple[int, ...]]]") -> tuple[list[Place], int]:
-    """Aligned places for arrays of these types and shapes, one after the other, and their bytes."""
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """The next multiple."""
+    return -(-size // alignment) * alignment
+
+
+def lay_out(arrays: Iterable[Layout], alignment: int = ALIGNMENT) -> tuple[list[Place], int]:
+    """Aligned places for arrays, one after the other, and their bytes."""
     places, end = [], 0
     for dtype, shape in arrays:
         places.append(Place(end, dtype, shape))
-        end += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        end += aligned(prod(shape) * dtype.itemsize, alignment)
     return places, end
 
 
-def joined_layout(parts: Sequence[Array]) -> "tuple[np.dtype[Any], tuple[int, ...]]":
-    """Type and shape of arrays concatenated along their first dimension."""
-    return parts[0].dtype, (sum([len(part) for part in parts]), *parts[0].shape[1:])
+def joined_layout(parts: Sequence[Part]) -> Layout:
+    """Of parts concatenated along their first dimension."""
+    first = parts[0]
+    if len(parts) == 1:
+        return Layout(first.dtype, first.shape)
+    return Layout(first.dtype, (sum([part.shape[0] for part in parts]), *first.shape[1:]))
 
 
-def fill(target: Array, parts: Sequence[Array]) -> None:
-    """Concatenates arrays into `target`, in one copy."""
+def fill(target: Array, parts: Sequence[Part]) -> None:
+    """Concatenates parts into `target`, in one copy."""
     begin = 0
     for part in parts:
-        target[begin : begin + len(part)] = part
-        begin += len(part)
+        end = begin + part.shape[0]
+        if isinstance(part, np.ndarray):
+            target[begin:end] = part
+        else:
+            part.fill(target[begin:end])
+        begin = end
 
 
-class PinnedBuffer:
-    """Page-locked memory that grows by powers of two; not thread-safe.
+class Buffer(Generic[Memory]):
+    """Memory that grows by powers of two; not thread-safe.
 
     torch caches pinned memory too, but aborts the process if some is freed after the device failed.
 
     Args:
         allocate: Allocates a block of a size in bytes.
+        least: Bytes that it asks for at least.
     """
 
-    def __init__(self, allocate: Callable[[int], Tensor]) -> None:
-        self._allocate = allocate
-        self._memory: Tensor | None = None
-        self.size = 0
+    def __init__(self, allocate: Callable[[int], Memory], least: int = ALIGNMENT) -> None:
+        self._allocate, self._least = allocate, least
+        self._memory: Memory | None = None
+        self._size = 0
 
-    def take(self, size: int) -> Tensor:
+    def take(self, size: int) -> Memory:
         """At least `size` bytes with undefined content, until the next call."""
-        if self._memory is None or size > self.size:
+        if self._memory is None or size > self._size:
             self.release()  # before more is taken
-            wanted = max(MIN_BYTES, 1 << max(0, size - 1).bit_length())
-            self._memory, self.size = self._allocate(wanted), wanted
+            wanted = max(self._least, 1 << max(0, size - 1).bit_length())
+            self._memory, self._size = self._allocate(wanted), wanted
         return self._memory
 
     def release(self) -> None:
-        """Frees the memory, which no copy may use."""
-        self._memory, self.size = None, 0
+        """Frees the memory, which no copy or kernel may use."""
+        self._memory, self._size = None, 0

@@ -1,0 +1,168 @@
+"""One batch in flight on a GPU: staged, uploaded, launched, downloaded, read.
+
+Its copy, its kernels and the copy back follow one another on the stream of its slot. A kernel of
+C++ takes all of it in one call; others are called by torch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from farpoint_server.compute.transfer.device import Block, CudaDevice
+from farpoint_server.compute.transfer.staging import (
+    Buffer,
+    Place,
+    aligned,
+    fill,
+    joined_layout,
+    lay_out,
+)
+from farpoint_server.compute.work import Array, Kernel, Launch, StreamKernel
+
+# Pinned memory of a slot, at least: a batch that the event loop begins rarely needs more, which
+# the driver takes a millisecond to lock.
+PINNED_BYTES = 1 << 20
+# Device memory that a slot keeps for its next batch, at most; larger ones ask torch's cache.
+KEPT_BYTES = 4 << 20
+Outputs: TypeAlias = list[list[Array]]
+"""Of each launch, in host memory."""
+
+
+class Slot:
+    """What one batch in flight uses, kept for the next one: a stream, an event, buffers."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self.stream = device.stream()
+        self.done = device.event(self.stream)
+        self.source, self.target = (Buffer(device.pinned, PINNED_BYTES) for _ in range(2))
+        self._memory = Buffer(partial(device.memory, self.stream))
+
+    def launch(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Launches a kernel on the slot's stream, which is torch's current one."""
+        return self._device.call(kernel, inputs)
+
+    def memory(self, size: int) -> Block:
+        """Device memory for a batch."""
+        if size > KEPT_BYTES:
+            return self._device.memory(self.stream, size)
+        return self._memory.take(size)
+
+    def release(self, *, host: bool) -> None:
+        """Frees its memory of the device, and pinned memory if `host`."""
+        self._memory.release()
+        if host:
+            self.source.release()
+            self.target.release()
+
+
+class Transfer:
+    """A batch in a slot; it keeps what the stream uses until it is dropped.
+
+    Args:
+        release_gate: Called by the queue once nothing of it is in flight.
+    """
+
+    def __init__(self, device: CudaDevice, slot: Slot, release_gate: Callable[[], None]) -> None:
+        self._device, self.slot, self.release_gate = device, slot, release_gate
+        self._kept: list[Any] = []
+        self._counts: list[int] = []
+        self._places: list[Place] = []
+        self._target: Block | None = None
+
+    def begin(self, launches: Sequence[Launch]) -> None:
+        """Queues the whole batch and does not wait for any of it.
+
+        Raises:
+            Exception: what staging, allocation or a launch raised; nothing is queued then.
+        """
+        places, size = self._stage(launches)
+        kernel = launches[0].kernel
+        if len(launches) == 1 and isinstance(kernel, StreamKernel):
+            self._start(kernel, places, size)
+        else:
+            self._launch(launches, places, size)
+
+    def has_passed(self, most_ns: int) -> bool:
+        """Whether it is done, without an error, while the thread spins for so long."""
+        return self._device.has_passed(self.slot.done, most_ns)
+
+    def wait(self) -> None:
+        """Sleeps until it is done; raises the error of a lost device."""
+        self.slot.done.synchronize()
+
+    def outputs(self) -> Outputs:
+        """What came back, the caller's own to keep: the buffer is reused."""
+        assert self._target is not None
+        memory, places = self._device.array(self._target), iter(self._places)
+        return [[next(places).view(memory).copy() for _ in range(n)] for n in self._counts]
+
+    def drop(self) -> None:
+        """Frees what the stream no longer uses."""
+        self._kept, self._target = [], None
+
+    def _stage(self, launches: Sequence[Launch]) -> tuple[list[Place], int]:
+        arrays = [parts for launch in launches for parts in launch.arrays]
+        places, size = lay_out(map(joined_layout, arrays))
+        staged = self._device.array(self.slot.source.take(size))
+        for place, parts in zip(places, arrays, strict=True):
+            fill(place.view(staged), parts)
+        return places, size
+
+    def _start(self, kernel: StreamKernel, places: Sequence[Place], size: int) -> None:
+        slot = self.slot
+        # Nothing between the outputs that no kernel writes: one copy takes them all.
+        self._places, target_size = lay_out(kernel.layouts(), alignment=1)
+        self._counts = [len(self._places)]
+        self._target = slot.target.take(target_size)
+        scratch = self._device.scratch_bytes(kernel)
+        memory = slot.memory(size + aligned(target_size) + scratch)
+        self._kept = [memory]
+        with self._undone():
+            self._device.start(
+                kernel,
+                (slot.source.take(size), memory, self._target),
+                (places, size),
+                (self._places, target_size),
+                slot.stream,
+                slot.done,
+            )
+
+    def _launch(self, launches: Sequence[Launch], places: Sequence[Place], size: int) -> None:
+        slot, outputs = self.slot, list[Sequence[Tensor]]()
+        with self._undone(), self._device.on(slot.stream):
+            try:
+                memory = self._device.upload(slot.source.take(size), size)
+                self._kept = [memory, outputs]
+                inputs = iter(self._views(memory, places))
+                for launch in launches:
+                    tensors = [next(inputs) for _ in launch.arrays]
+                    outputs.append(slot.launch(launch.kernel, tensors))
+                self._download(outputs)
+            finally:
+                slot.done.record(slot.stream)
+
+    def _download(self, outputs: Sequence[Sequence[Tensor]]) -> None:
+        every = [output for each in outputs for output in each]
+        self._counts = [len(each) for each in outputs]
+        self._places, size = lay_out(map(self._device.layout, every))
+        self._target = self.slot.target.take(size)
+        targets = self._views(self._target.tensor, self._places)
+        for target, output in zip(targets, every, strict=True):
+            self._device.download(target, output)
+
+    def _views(self, memory: Tensor, places: Sequence[Place]) -> list[Tensor]:
+        return [self._device.view(memory, p.begin, p.dtype, p.shape) for p in places]
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Waits for what was queued before something failed: it uses the memory."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):
+                self.wait()
+            raise
