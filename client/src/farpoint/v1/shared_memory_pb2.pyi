@@ -20,7 +20,16 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class SharedMemoryRange(_message.Message):
     """Memory that a process shares with a server on the same machine. It is passed over a socket,
-    because gRPC cannot carry file descriptors: docs/clients.md.
+    because gRPC cannot carry file descriptors:
+
+    1. memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), ftruncate, and
+       fcntl(F_ADD_SEALS, F_SEAL_SHRINK).
+    2. Connect a SOCK_SEQPACKET socket to --shared-memory-listen, and send one packet: one byte, with
+       the descriptor as SCM_RIGHTS.
+    3. The response packet is a SharedMemoryGrant. Keep the connection open; any further byte takes
+       the region back.
+    4. In requests to sample set `shared_memory` of a tensor instead of `data`. Do not change these
+       bytes until the response arrives.
 
     The place of a tensor's data in a region. Its size is that of the tensor.
     """
