@@ -78,8 +78,12 @@ class Servicers:
         """
         inference, (administration,) = self.open_inference, ADMIN
         public, is_public = Registries(servers.public, http), servers.admin is servers.public
-        register(public, sampling.DESCRIPTOR, self.sampling.methods())
-        register(public, open_inference.DESCRIPTOR, inference.inference())
+        for service, methods in (
+            (sampling.DESCRIPTOR, self.sampling.methods()),
+            (open_inference.DESCRIPTOR, inference.inference()),
+        ):
+            register(public, service, methods)
+            servers.acceptors.add(service.full_name, methods)
         register(public, open_inference.DESCRIPTOR, inference.descriptions(), wrap)
         self.health.add_to(public)
         for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
@@ -124,7 +128,7 @@ def make_services(
     pipeline = Pipeline(
         limits,
         transport.admission,
-        Receiver(settings.receive_turns, backlog=transport.servers.backlog),
+        Receiver(settings.receive_turns),
         compute,
         transport.threads,
         transport.shared_memory.regions,

@@ -9,35 +9,30 @@ import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.transport.grpc.backlog import Backlog
 from farpoint_server.transport.grpc.handlers import Context, read_end
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5
-# Turns in a row, which take some milliseconds, before it is looked whether more calls than these
-# wait in gRPC.
-ROUND = 16
+# Turns in one round of the event loop: small requests are answered in it, half a millisecond each.
+ROUND = 4
 # A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
 RECEIVE_S = 120.0
 
 
 class FairTurns:
-    """Turns that are fair between callers, also with calls that gRPC has not handed over yet.
+    """Turns that are fair between callers, a few in each round of the event loop.
 
-    What a turn is for may be answered on the event loop, whose rounds gRPC needs to hand over what
-    waits there, of whichever caller. So after ROUND turns in a row, as many calls as wait then are
-    awaited, before the next round of turns.
+    What a turn is for may be answered on the event loop, which accepts calls of other callers in
+    its next rounds.
 
     Args:
         count: Turns at a time.
-        backlog: Counts calls that wait in gRPC.
     """
 
-    def __init__(self, count: int, backlog: Backlog | None = None) -> None:
-        self._free, self._left, self._backlog = count, ROUND, backlog
+    def __init__(self, count: int) -> None:
+        self._free, self._left = count, ROUND
         # The caller whose turn it is next comes first.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._is_awaiting = False
 
     async def acquire(self, caller: str) -> None:
         """Waits for a turn."""
@@ -71,21 +66,16 @@ class FairTurns:
                 turn.set_result(None)
 
     def _may_go_on(self) -> bool:
-        """Takes a turn of this round, or the first of the next one if few calls wait in gRPC."""
-        if self._is_awaiting:
-            return False
+        """Takes a turn of this round, if one is left."""
         if not self._left:
-            waiting = 0 if self._backlog is None else self._backlog.waiting()
-            if self._backlog is not None and waiting > ROUND:
-                self._is_awaiting = True
-                self._backlog.when_handed_over(waiting, self._begin_round)
-                return False
-            self._left = ROUND
+            return False
+        if self._left == ROUND:
+            asyncio.get_running_loop().call_soon(self._begin_round)
         self._left -= 1
         return True
 
     def _begin_round(self) -> None:
-        self._is_awaiting, self._left = False, ROUND
+        self._left = ROUND
         self._grant()
 
 
@@ -103,9 +93,8 @@ class Receiver:
         turns: int,
         turn_s: float = TURN_S,
         timeout_s: float = RECEIVE_S,
-        backlog: Backlog | None = None,
     ) -> None:
-        self._turns = FairTurns(turns, backlog)
+        self._turns = FairTurns(turns)
         self._turn_s = turn_s
         self._timeout_s = timeout_s
         self._readings: set[_Reading] = set()

@@ -11,7 +11,7 @@ import structlog
 from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
-from farpoint_server.transport.grpc.backlog import Backlog
+from farpoint_server.transport.grpc.accepting import Acceptors
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
 
@@ -39,7 +39,7 @@ class GrpcServers:
         admin: Serves `admin_listen`: the public one if all its addresses are in `listen`, None
             if there are none but that of HTTP.
         interceptor: Of both.
-        backlog: Calls that the public one has not handed over yet.
+        acceptors: Of the public one's calls.
         tls: Files of TLS; None for plain text.
 
     Args:
@@ -61,9 +61,8 @@ class GrpcServers:
         self._settings = settings
         self.tls = tls_files(settings)
         self.interceptor = interceptor
-        self.backlog = Backlog()
-        self.public = _make_server(settings, self.backlog, interceptor)
-        self.backlog.watch_newest_server()
+        self.public = _make_server(settings, interceptor)
+        self.acceptors = Acceptors(self.public, interceptor)
         self.admin: grpc.aio.Server | None = None
         # That of HTTP is not bound here, unless gRPC's has the same name, as 127.0.0.1:0 may be.
         # A unix socket has one process, which answers for all.
@@ -98,6 +97,7 @@ class GrpcServers:
             log.warning("listening beyond loopback without TLS or tokens", **missing)
         for server in self._servers:
             await server.start()
+        self.acceptors.start()
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that are not answered in time are cancelled."""
@@ -143,12 +143,12 @@ def _why_not(address: str) -> str:
     return "gRPC refused it"
 
 
-def _make_server(settings: Settings, *interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A gRPC server with our limits, without services and addresses."""
     ages = ("max_connection_age", "max_connection_age_grace")
     aged = {name: getattr(settings, f"{name}_s") for name in ages}
     return grpc.aio.server(
-        interceptors=interceptors,
+        interceptors=(interceptor,),
         # limits.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
         options=(
             # By default gRPC cancels some calls beyond 1 000, and all beyond 3 000, of any caller.
