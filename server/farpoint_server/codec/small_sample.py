@@ -10,7 +10,7 @@ from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS, sample_bytes
 HEAD_BYTES, POINT_BYTES = 512, 24
 
 
-class _Request(ctypes.Structure):
+class SampleRequest(ctypes.Structure):
     """As farpoint_sample_request in csrc/cpu/kernels/messages/sample_request.h."""
 
     _fields_ = (
@@ -35,10 +35,10 @@ class _Request(ctypes.Structure):
 # ten times as long to get it back from another thread.
 _library = ctypes.PyDLL(str(LIBRARIES / "libfarpoint_cpu.so"))
 _read = _library.farpoint_read_sample_request
-_read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(_Request))
+_read.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(SampleRequest))
 _answer = _library.farpoint_answer_sample_request
 _answer.argtypes = (
-    *(ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_double),
+    *(ctypes.c_char_p, ctypes.POINTER(SampleRequest), ctypes.c_double),
     *(ctypes.c_int64, ctypes.c_char_p),
 )
 _answer.restype = ctypes.c_int64
@@ -57,7 +57,7 @@ class SmallSample:
     cost_key = "sample"
     __slots__ = ("_arrived", "_cost_ns", "_raw", "_request", "point_count")
 
-    def __init__(self, raw: bytes, request: _Request, arrived: float) -> None:
+    def __init__(self, raw: bytes, request: SampleRequest, arrived: float) -> None:
         self._raw, self._request, self._arrived = raw, request, arrived
         self.point_count = int(request.points)
         self._cost_ns = POINT_NS * self.point_count + SAMPLE_NS * self.samples
@@ -79,7 +79,7 @@ class SmallSample:
             budget_ns: Nanoseconds that it may be predicted to take.
             arrived: When it did, by time.monotonic.
         """
-        size, request = len(raw), _Request()
+        size, request = len(raw), SampleRequest()
         if (size - HEAD_BYTES) * POINT_NS > POINT_BYTES * budget_ns:
             return None
         if not _read(raw, size, is_streamed, request):

@@ -242,3 +242,11 @@ def test_fields_may_come_in_any_order(shape, answered):
     data = tensor_pb2.Tensor(data=bytes(48)).SerializeToString()
     rest = tensor_pb2.Tensor(data_type=1, shape=shape).SerializeToString()
     assert is_answered(counts + field(1, data + rest)) is answered
+
+
+def test_a_response_that_does_not_fit_its_buffer_is_left_to_python_and_never_written_beyond():
+    raw = sample_request(cloud(100), 50, return_points=True).SerializeToString()
+    for room in (0, 1, 2, 100, 500, 800):
+        work = SmallSample.read(raw, LIMITS, 10**9, time.monotonic())
+        work._request.response_bytes = room
+        assert work.inline(10**9) is None

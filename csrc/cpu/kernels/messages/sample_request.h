@@ -41,8 +41,8 @@ int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size, int32
 // arrived: of the call, in seconds of CLOCK_MONOTONIC.
 // budget_ns: nanoseconds after which it is given up.
 //
-// Returns the size of the response; 0 if it was given up, for the time or for lack of memory or of
-// finite coordinates.
+// Returns the size of the response; 0 if it was given up, for the time or for lack of memory, of
+// room in the response, or of finite coordinates.
 int64_t farpoint_answer_sample_request(const uint8_t* message, farpoint_sample_request* request,
                                        double arrived, int64_t budget_ns, uint8_t* response);
 
@@ -57,7 +57,7 @@ void farpoint_read_clouds(const uint8_t* const* messages, farpoint_sample_reques
 // distances: null if they are not returned.
 // queue_ms, compute_ms: what the response says of them.
 //
-// Returns its size.
+// Returns its size; 0 for lack of room.
 int64_t farpoint_write_sample_response(const uint8_t* message, farpoint_sample_request* request,
                                        const int32_t* rows, const float* distances,
                                        int64_t first_row, double queue_ms, double compute_ms,

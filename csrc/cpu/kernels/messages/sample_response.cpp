@@ -140,7 +140,8 @@ int64_t write(const uint8_t* message, farpoint_sample_request& request, std::vec
   rows.erase(std::find(rows.begin(), rows.end(), -1), rows.end());
   const auto count = static_cast<int64_t>(rows.size());
   request.samples = count;
-  ResponseWriter writer = {{response}, request.return_checksums != 0};
+  ResponseWriter writer = {{response, response + request.response_bytes},
+                           request.return_checksums != 0};
   writer.tensor(kIndices, kInt32, count, 0, rows.data());
   if (request.return_points) {
     const auto points = gathered(message + request.data, request.is_float64 ? 24 : 12, rows);
@@ -152,7 +153,7 @@ int64_t write(const uint8_t* message, farpoint_sample_request& request, std::vec
   writer.lengths(count);
   const double server_ms = 1e3 * (1e-9 * static_cast<double>(monotonic_ns()) - times.arrived);
   writer.timings(times.queue_ms, times.compute_ms, server_ms);
-  return writer.at - response;
+  return writer.full ? 0 : writer.at - response;
 }
 
 int64_t answer(const uint8_t* message, farpoint_sample_request& request, double arrived,

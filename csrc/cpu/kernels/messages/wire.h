@@ -69,15 +69,25 @@ struct Reader {
   }
 };
 
+// Writes fields, never beyond `end`.
 struct Writer {
   uint8_t* at;
+  uint8_t* end;
+  bool full = false;
 
   void varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value | 0x80);
-    *at++ = static_cast<uint8_t>(value);
+    for (; value >= 0x80; value >>= 7) byte(value | 0x80);
+    byte(value);
+  }
+
+  void byte(uint64_t value) {
+    const auto low = static_cast<uint8_t>(value);
+    bytes(&low, 1);
   }
 
   void bytes(const void* data, int64_t size) {
+    full |= size > end - at;
+    if (full) return;
     std::memcpy(at, data, size);
     at += size;
   }
