@@ -63,6 +63,29 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_tensors(parser)
+    parser.add_argument(
+        "--batching",
+        type=Batching,
+        choices=[*Batching],
+        default=Batching.EQUAL,
+        metavar="|".join(j.value for j in Batching),
+    )
+    words = "sizes of a dimension; the model is tried on the smallest, the largest and others"
+    parser.add_argument(
+        "--limit", action="append", default=[], metavar="NAME=MIN[,MAX]", help=words
+    )
+    parser.add_argument(
+        "--shift-float64",
+        action="store_true",
+        help="the model uses only differences of coordinates, so float64 ones may be "
+        "shifted to the first point of their cloud",
+    )
+    return parser
+
+
+def _add_tensors(parser: argparse.ArgumentParser) -> None:
+    """Adds the module, the archive and what describes the tensors."""
     parser.add_argument(
         "module",
         help="PACKAGE.MODULE:NAME or FILE.py:NAME, an nn.Module or a "
@@ -84,24 +107,6 @@ def _parser() -> argparse.ArgumentParser:
         help="values of a cloud by input, rows first, where random numbers are none that the "
         "model takes; kept in the archive, for the server's trial",
     )
-    parser.add_argument(
-        "--batching",
-        type=Batching,
-        choices=[*Batching],
-        default=Batching.EQUAL,
-        metavar="|".join(j.value for j in Batching),
-    )
-    words = "sizes of a dimension; the model is tried on the smallest, the largest and others"
-    parser.add_argument(
-        "--limit", action="append", default=[], metavar="NAME=MIN[,MAX]", help=words
-    )
-    parser.add_argument(
-        "--shift-float64",
-        action="store_true",
-        help="the model uses only differences of coordinates, so float64 ones may be "
-        "shifted to the first point of their cloud",
-    )
-    return parser
 
 
 def _inputs(texts: Sequence[str], nonfinite: Sequence[str]) -> tuple[TensorSpec, ...]:

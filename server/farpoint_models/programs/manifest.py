@@ -66,8 +66,9 @@ class Manifest:
 
     @cached_property
     def extra_inputs(self) -> list[TensorSpec]:
-        """The other inputs."""
-        return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
+        """What callers give besides the clouds; sizes are filled in."""
+        given = (Role.POINTS, Role.LENGTHS, Role.OFFSETS)
+        return [spec for spec in self.inputs if spec.role not in given]
 
     @cached_property
     def has_clouds(self) -> bool:

@@ -15,7 +15,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server import version
 from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
-from farpoint_server.codec.method import METHODS
+from farpoint_server.codec.method import SAMPLING_METHODS
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute import devices
@@ -38,7 +38,7 @@ HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
 PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
 ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
-"""Methods that can be called over HTTP, where registered."""
+"""Those whose methods can be called over HTTP, where registered."""
 ADMIN_ALONE = " is served only at the addresses of --admin-listen"
 Wrap: TypeAlias = Callable[[str, Method], Method]
 """Makes the handler to register from a method's path and handler."""
@@ -151,7 +151,7 @@ def _info(limits: RequestLimits, compute: Compute) -> sampling_pb2.GetServerInfo
             sampling_pb2.Device(name=str(device), description=devices.describe(device))
             for device in compute.devices
         ],
-        methods=METHODS,
+        methods=SAMPLING_METHODS,
         point_types=POINT_TYPES,
         limits=sampling_pb2.Limits(
             message_bytes=limits.message_bytes,
@@ -167,16 +167,17 @@ def add_gauges(
 ) -> None:
     """Adds the metrics that are read at each scrape: those of GAUGES and of memory."""
     admission = transport.admission
-    for name, read in (
-        ("serving", lambda: health.is_serving),
-        ("calls", lambda: transport.in_flight.calls),
-        ("points_in_flight", lambda: admission.points),
-        ("bytes_in_flight", lambda: admission.bytes),
-        ("queue_requests", compute.waiting_requests),
-        ("queue_points", compute.waiting_points),
-        ("shared_memory_bytes", lambda: transport.shared_memory.regions.size),
-    ):
-        Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(read)
+    readers: dict[str, Callable[[], float]] = {
+        "serving": lambda: health.is_serving,
+        "calls": lambda: transport.in_flight.calls,
+        "points_in_flight": lambda: admission.points,
+        "bytes_in_flight": lambda: admission.bytes,
+        "queue_requests": compute.waiting_requests,
+        "queue_points": compute.waiting_points,
+        "shared_memory_bytes": lambda: transport.shared_memory.regions.size,
+    }
+    for name in GAUGES.keys() - {"queue_seconds"}:
+        Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(readers[name])
     queues = Gauge(
         "farpoint_queue_seconds", GAUGES["queue_seconds"], ("device",), registry=registry
     )

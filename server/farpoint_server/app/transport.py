@@ -45,32 +45,22 @@ class Transport:
     def __init__(
         self, settings: Settings, slot: ProcessSlot, metrics: CallMetrics, compute: Compute
     ) -> None:
-        retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
         self.admission = admission = Admission(
             max_points=settings.max_points_in_flight,
             max_bytes=settings.max_bytes_in_flight,
-            retry_ms=retry_ms,
+            retry_ms=settings.overload_retry_ms,
             caller_share=settings.caller_share,
         )
         refused = metrics.count_refusal
         self.outgoing = Outgoing(admission, settings.send_timeout_s, count_refusal=refused)
         self.threads = ThreadPoolExecutor(2, "codec")
         self.shared_memory = SharedMemoryServer(settings)
-        limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
         self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
-        interceptor = RequestInterceptor(
-            self.in_flight,
-            metrics=metrics,
-            limits=limits,
-            outgoing=self.outgoing,
-            idle_s=settings.idle_timeout_s,
-            load=LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None,
-            auth=self._auth,
-            tracing=self._tracing,
-        )
+        load = LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None
+        interceptor = self._make_interceptor(settings, metrics, load)
         self._leaving: asyncio.Future[None] | None = None
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
@@ -83,6 +73,24 @@ class Transport:
         self.http = HttpPort(settings, self.servers, bodies)
         is_shared = settings.process_count > 1
         self._probe = HttpServer("--probe-listen", settings.probe_listen, shared=is_shared)
+
+    def _make_interceptor(
+        self, settings: Settings, metrics: CallMetrics, load: LoadReport | None
+    ) -> RequestInterceptor:
+        return RequestInterceptor(
+            self.in_flight,
+            metrics=metrics,
+            limits=CallLimits(
+                settings.max_concurrent_rpcs,
+                settings.max_caller_rpcs,
+                settings.overload_retry_ms,
+            ),
+            outgoing=self.outgoing,
+            idle_s=settings.idle_timeout_s,
+            load=load,
+            auth=self._auth,
+            tracing=self._tracing,
+        )
 
     async def start(
         self,

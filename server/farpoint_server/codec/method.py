@@ -12,14 +12,8 @@ from farpoint_server.compute.work import Float32s, Float64s, Int64s
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.method import Method, RandomRows, VoxelGrid
 
-METHODS = (
-    pb.SAMPLING_METHOD_FARTHEST_POINT,
-    pb.SAMPLING_METHOD_VOXEL_GRID,
-    pb.SAMPLING_METHOD_RANDOM,
-    pb.SAMPLING_METHOD_POISSON_DISK,
-)
 # Fields that a method does not use; a request that has one is refused.
-_UNUSED: Mapping[int, Sequence[str]] = {
+_UNUSED: Mapping["pb.SamplingMethod.ValueType", Sequence[str]] = {
     pb.SAMPLING_METHOD_UNSPECIFIED: ("voxel_grid", "seeds"),
     pb.SAMPLING_METHOD_FARTHEST_POINT: ("voxel_grid", "seeds"),
     pb.SAMPLING_METHOD_POISSON_DISK: ("voxel_grid", "seeds"),
@@ -31,6 +25,7 @@ _UNUSED: Mapping[int, Sequence[str]] = {
         *("voxel_grid", "start_indices", "covering_radius", "return_distances"),
     ),
 }
+SAMPLING_METHODS = tuple(sorted(method for method in _UNUSED if method))
 _SELECTIONS: Mapping[int, Literal["first", "nearest_mean", "mean"]] = {
     voxel_grid_pb2.VOXEL_SELECTION_UNSPECIFIED: "first",
     voxel_grid_pb2.VOXEL_SELECTION_FIRST: "first",

@@ -40,7 +40,6 @@ _POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
 _PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
 _PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
-_FARTHEST = sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT
 # Cached: protobuf's enum wrapper builds them at each call.
 _ENUMS: dict[str, dict[int, str]] = {
     "method": {number: name for name, number in sampling_pb2.SamplingMethod.items()},
@@ -115,9 +114,7 @@ def parse_sample_request(
     points = _parse_points(request, message.points_data, limits, regions)
     check_message_size(message.size, limits)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
-    radius, method = read_covering_radius(request), None
-    if request.method > _FARTHEST or request.seeds or request.HasField("voxel_grid"):
-        method = read_method(request, lengths)
+    radius, method = read_covering_radius(request), read_method(request, lengths)
     counts = lengths
     if request.sample_counts or (radius is None and type(method) is not VoxelGrid):
         counts = read_sample_counts(request.sample_counts, lengths)

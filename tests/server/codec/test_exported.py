@@ -12,6 +12,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.codec.dtypes import dtype_named
 from farpoint_server.codec.open_inference.exported import (
+    SCOPES,
     decode_exported_request,
     describe_tensor,
     parse_exported_request,
@@ -228,3 +229,7 @@ def test_map_coordinates_are_shifted_where_only_differences_count():
     points = np.array([[5e6, 1, 2], [5e6 + 0.25, 1, 2]])
     decoded = decode(request(xyz=points, color=None, label=None), RAGGED)
     assert decoded.rows["xyz"].tolist() == [[0, 0, 0], [0.25, 0, 0]]
+
+
+def test_every_role_of_a_callers_tensor_has_a_scope():
+    assert set(Role) - set(SCOPES) == {Role.LENGTHS, Role.OFFSETS}

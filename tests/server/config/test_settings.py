@@ -1,10 +1,13 @@
 """Settings: where they come from, which source wins, and errors of wrong ones."""
 
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from pydantic import ValidationError
 
+import farpoint_server
 from farpoint_server.config.cli import parse, unknown_variables
 from farpoint_server.config.settings import Settings
 
@@ -256,3 +259,12 @@ def test_what_processes_cannot_share_is_refused_by_name(settings):
     with pytest.raises(ValueError, match=r"processes \(2\): expected addresses HOST:PORT.*unix:/a"):
         Settings(processes=2, **settings)
     Settings(processes=1, **settings)
+
+
+def test_every_setting_is_read_outside_of_config():
+    package = Path(farpoint_server.__file__).parent
+    code = "".join(
+        path.read_text() for path in package.rglob("*.py") if path.parent.name != "config"
+    )
+    read = set(re.findall(r"\w+", code))
+    assert {name for name in Settings.model_fields if name not in read} == set()

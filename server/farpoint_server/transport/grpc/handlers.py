@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf import message_factory
-from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from farpoint_server.codec.wire import read_message
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import (
     DeadlinePassedError,
     InvalidRequestError,
@@ -134,20 +136,25 @@ def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], A
             return deserialize(data)  # type: ignore[misc,no-any-return]
         except DecodeError:
             return parse_error(data)
+        except InvalidRequestError as error:
+            return error
 
     return None if deserialize is None else parse
 
 
 def unary_methods(service: ServiceDescriptor, answers: Mapping[str, UnaryFunction]) -> Methods:
-    """Handlers that call a function with the message."""
+    """Handlers that call a function with the message, whose repeated fields are bounded."""
     return {
         name: grpc.unary_unary_rpc_method_handler(
-            partial(_call, answer),
-            message_factory.GetMessageClass(service.methods_by_name[name].input_type).FromString,
-            _serialize,
+            partial(_call, answer), _bounded(service.methods_by_name[name].input_type), _serialize
         )
         for name, answer in answers.items()
     }
+
+
+def _bounded(message: Descriptor) -> Callable[[bytes], Message]:
+    kind: type[Message] = message_factory.GetMessageClass(message)
+    return partial(read_message, kind=kind, check=limits_of(kind))  # type: ignore[arg-type]
 
 
 def refusals(names: Iterable[str], text: str) -> Methods:

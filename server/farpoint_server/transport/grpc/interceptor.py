@@ -116,12 +116,12 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guard(rpc, slots, behavior)
 
     def _guard_request(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
-        method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
+        method, metrics = rpc.rpartition("/")[2], self._metrics
         end_request, tracing = partial(metrics.end_request, rpc), self._tracing
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
-            report = () if load is None else load.count()
+            report = () if self._load is None else self._load.count()
             begin(end_request, context.peer(), request_id=request_id, method=method)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
@@ -136,16 +136,14 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             except (asyncio.CancelledError, grpc.aio.InternalError):
                 # The latter where the caller leaves while gRPC sends or receives.
                 code = "CANCELLED"
-                log.info("request", status=code, server_ms=_ms(time.monotonic() - arrived))
+                _log_left(arrived)
                 raise asyncio.CancelledError from None
             except Exception as error:
                 code = code_of(error).name
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
                 await self._in_flight.may_answer()
-                if load is not None and code in FAILED_HERE:
-                    report = load.count_error()
-                await _abort(context, request_id, error, report)
+                await _abort(context, request_id, error, self._count_error(code))
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
                 if tracing and span:
@@ -173,6 +171,12 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 await _abort(context, request_id, error)
 
         return guarded
+
+    def _count_error(self, code: str) -> Trailers:
+        """The load report of a call that fails with this status."""
+        if self._load is None:
+            return ()
+        return self._load.count_error(is_here=code in FAILED_HERE)
 
     def _log_error(self, arrived: float, error: Exception) -> None:
         """Logs refused calls at a bounded rate; the metrics count all of them."""
@@ -228,6 +232,11 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         log.error(**ended, exc_info=error)
     if request is not None:
         request.on_end(seconds, error, request.fields)
+
+
+def _log_left(arrived: float) -> None:
+    """Logs the line of a call whose caller has left."""
+    log.info("request", status="CANCELLED", server_ms=_ms(time.monotonic() - arrived))
 
 
 def _ms(seconds: float) -> float:

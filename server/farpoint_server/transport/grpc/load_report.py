@@ -49,9 +49,9 @@ class LoadReport:
             self._measure(now)
         return self._trailers
 
-    def count_error(self) -> Trailers:
-        """Counts a call that failed here and might succeed on another server."""
-        self._errors += 1
+    def count_error(self, *, is_here: bool) -> Trailers:
+        """Counts a call that failed, if it might succeed on another server."""
+        self._errors += is_here
         return self._trailers
 
     def _measure(self, now: float) -> None:

@@ -5,9 +5,11 @@ import pytest
 from google.protobuf.message import DecodeError
 from tests.support.rpc import CallContext
 
+from farpoint.inference import open_inference_pb2
+from farpoint_server.codec.wire import SPLIT_BYTES
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.transport.grpc import handlers
-from farpoint_server.transport.grpc.handlers import adapt, parse_error
+from farpoint_server.transport.grpc.handlers import adapt, parse_error, unary_methods
 
 
 async def first_of(request, context):  # noqa: ARG001
@@ -76,3 +78,15 @@ async def test_bytes_that_do_not_parse_are_the_callers_mistake():
         await adapted.stream_unary(None, CallContext(wrong))
     assert str(wrong) == str(parse_error(b"bad"))
     assert adapt(make("unary_unary", first_of), unguarded).request_deserializer is None
+
+
+async def test_a_message_of_too_many_parts_is_refused_before_it_is_parsed():
+    service = open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+    made = unary_methods(service, {"RepositoryModelLoad": lambda request: request})
+    adapted = adapt(made["RepositoryModelLoad"], unguarded)
+    parameters = b"\x1a\x02\x0a\x00" * SPLIT_BYTES
+    read = adapted.request_deserializer(parameters)
+    assert isinstance(read, InvalidRequestError)
+    assert read.field == "parameters"
+    with pytest.raises(InvalidRequestError, match="at most 64"):
+        await adapted.stream_unary(None, CallContext(read))
