@@ -135,7 +135,7 @@ class Transport:
         }
 
     def close_after_answers(self) -> None:
-        """Has connections of HTTP end with their next answer, so that their callers reconnect."""
+        """Closes each HTTP connection after its next answer, so that its caller reconnects."""
         self.http.close_after_answers()
 
     async def leave(self, grace_s: float) -> None:

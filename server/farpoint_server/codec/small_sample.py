@@ -75,7 +75,7 @@ class SmallSample:
 
         Args:
             raw: A SampleRequest; a SampleStreamRequest if `is_streamed`.
-            limits: Of a request.
+            limits: What one request may hold.
             budget_ns: Nanoseconds that it may be predicted to take.
             arrived: When it did, by time.monotonic.
         """

@@ -1,4 +1,4 @@
-"""The face of compute: all that services use of the devices."""
+"""The interface of compute: all that services use of the devices."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The face of an engine, which runs the batches of one device off the event loop."""
+"""The interface of an engine, which runs the batches of one device off the event loop."""
 
 import asyncio
 from abc import ABC, abstractmethod

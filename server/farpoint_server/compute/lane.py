@@ -25,14 +25,17 @@ HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.compute")
 
 
+def _ignore(_: float) -> None: ...
+
+
 class BatchMetrics(NamedTuple):
     """Observers of each batch of an engine."""
 
-    requests: Callable[[float], object] = bool
-    points: Callable[[float], object] = bool
-    device_requests: Callable[[float], object] = bool
+    requests: Callable[[float], object] = _ignore
+    points: Callable[[float], object] = _ignore
+    device_requests: Callable[[float], object] = _ignore
     """As `requests`, for a count of each device."""
-    seconds: Callable[[float], object] = bool
+    seconds: Callable[[float], object] = _ignore
     """The time that it took, when it is done."""
 
 

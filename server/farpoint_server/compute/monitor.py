@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from farpoint_server.compute.engine import Engine
 from farpoint_server.compute.memory.manager import Report
 
-# Seconds between polls; a trim also waits for the interval of its level.
+# Seconds between polls; `Thresholds.interval_s` bounds how often a device is trimmed.
 POLL_S = 0.25
 GAP_POLL_S = 0.02
 # Failed polls in a row, over five seconds, after which the monitor gives up.

@@ -73,7 +73,7 @@ class Placement:
     def _choose(self, work: Work[Any], left: Sequence[int]) -> int:
         """The device with the earliest predicted completion.
 
-        What a device never gets would correct no prediction of its, so now and then it gets one.
+        A device learns only from the work that it runs, so now and then it gets one.
         """
         # Those that hang are asked last: they refuse at once, and may be back.
         ends = {at: self._schedulers[at].completion_ns(work) for at in left}

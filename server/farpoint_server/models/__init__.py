@@ -1,1 +1,1 @@
-"""The loaded models and their forward passes."""
+"""Reads, tries, loads and unloads models."""

@@ -1,1 +1,1 @@
-"""Structured logs, Prometheus metrics, traces, and the HTTP port that shows them."""
+"""Structured logs and Prometheus metrics, and their HTTP routes."""

@@ -99,7 +99,7 @@ class SampleCall(Call[T]):
     """A request to sample.
 
     Args:
-        request: Not kept longer than its data is needed, if the caller does not.
+        request: The reference to it is dropped once its data is decoded.
         to_response: Makes the response of the decoded request and the outcome.
     """
 

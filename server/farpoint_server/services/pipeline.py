@@ -97,7 +97,7 @@ class Pipeline:
         """The response to a request.
 
         Args:
-            call: The request; not kept once it is decoded, if the caller does not.
+            call: The request; the reference to it is dropped once it is decoded.
             timeout_s: Seconds that the caller will still wait; None for ever.
             is_admitted: Whether the caller has it count already.
         """

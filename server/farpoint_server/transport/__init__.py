@@ -1,1 +1,1 @@
-"""gRPC and HTTP servers, interceptors, TLS and tokens; independent of sampling."""
+"""How a call arrives, over gRPC or HTTP, and who may make it."""

@@ -111,7 +111,9 @@ class Heap:
     glibc counts free bytes, but also those of pages that a trim gave back. So releasable bytes are
     measured against the last trim: anonymous memory beyond live blocks and beyond the rest then.
 
-    By default of this process, whose `anonymous` memory are resident bytes that no file backs.
+    Args:
+        malloc: By default that of this process.
+        anonymous: Reads the resident bytes that no file backs.
     """
 
     name = "cpu"

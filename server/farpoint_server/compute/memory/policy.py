@@ -49,7 +49,7 @@ CPU_THRESHOLDS = Thresholds(idle_s=2.0, interval_s=2.0, min_trim_bytes=8 * MIB)
 
 
 class TrimPolicy:
-    """Decides when to trim a device; the trimmer checks that no batch runs."""
+    """Decides when to trim a device; `Manager` checks that no batch runs."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         self.thresholds = thresholds

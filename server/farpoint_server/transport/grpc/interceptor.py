@@ -193,7 +193,7 @@ def begin(on_end: OnEnd, peer: str, **fields: "Unpack[Fields]") -> None:
     Its caller has the name of its token, or else of its address.
 
     Args:
-        on_end: Of the request.
+        on_end: Called when the request ends.
         peer: As gRPC names it; see `address_of`.
         fields: More of them.
     """

@@ -42,7 +42,7 @@ class BoundedConnection(H11Protocol):
     Args:
         config: Of uvicorn.
         state: Of all connections.
-        most: Connections.
+        most: Open connections at a time.
         tls: The context of a new connection; None for plain HTTP.
     """
 
