@@ -145,8 +145,10 @@ def _why_not(address: str) -> str:
 
 def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A gRPC server with our limits, without services and addresses."""
-    ages = ("max_connection_age", "max_connection_age_grace")
-    aged = {name: getattr(settings, f"{name}_s") for name in ages}
+    aged = {
+        "max_connection_age": settings.max_connection_age_s,
+        "max_connection_age_grace": settings.max_connection_age_grace_s,
+    }
     return grpc.aio.server(
         interceptors=(interceptor,),
         # limits.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
