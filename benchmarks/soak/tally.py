@@ -32,6 +32,7 @@ class Tally:
         details: What was wrong with the first few that failed.
         small_ms: Times of small calls during which no process was stopped, killed or frozen, by
             request id.
+        probe_ms: The same of the caller in a process of its own.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Tally:
         self.unresolved: list[tuple[str, str]] = []
         self.details: list[str] = []
         self.small_ms: dict[str, float] = {}
+        self.probe_ms: list[float] = []
 
     def end(self, kind: str, outcome: str, detail: str = "") -> None:
         """Counts one call."""
@@ -99,12 +101,16 @@ def growth(server: SoakServer) -> str:
 def latencies(tally: Tally, server: SoakServer) -> str:
     """Percentiles of small calls, as the callers and the server's log have them."""
     logged = [server.sample_ms[call] for call in tally.small_ms if call in server.sample_ms]
-    if len(logged) < 2:
-        return "too few"
     texts = []
-    for name, times in (("to the callers", [*tally.small_ms.values()]), ("in the server", logged)):
+    for where, times in (
+        ("to the callers, who share an event loop", [*tally.small_ms.values()]),
+        ("to a caller in a process of its own", tally.probe_ms),
+        ("in the server", logged),
+    ):
+        if len(times) < 2:
+            return "too few"
         percentiles = statistics.quantiles(times, n=100)
-        texts.append(f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms {name}")
+        texts.append(f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms {where}")
     return f"{'; '.join(texts)}, of {len(tally.small_ms)} small calls without a fault"
 
 

@@ -101,7 +101,7 @@ class App:
         self._health.set_all(serving=False)
         self._transport.close_after_answers()
         await asyncio.sleep(self._settings.drain_grace_s)
-        await self._transport.leave(self._settings.drain_timeout_s)
+        await self._transport.leave()
         return await self.answer_all(self._settings.drain_timeout_s)
 
     async def answer_all(self, timeout_s: float, *, refuse: bool = False) -> bool:

@@ -61,7 +61,6 @@ class Transport:
         self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
         load = LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None
         interceptor = self._make_interceptor(settings, metrics, load)
-        self._leaving: asyncio.Future[None] | None = None
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
             admission=admission,
@@ -138,14 +137,11 @@ class Transport:
         """Closes each HTTP connection after its next answer, so that its caller reconnects."""
         self.http.close_after_answers()
 
-    async def leave(self, grace_s: float) -> None:
-        """Accepts no more connections and tells each caller to leave its own.
-
-        gRPC cancels calls that reach it after that, and answers those before, for `grace_s`.
-        """
+    async def leave(self) -> None:
+        """Accepts no more connections and tells each caller to leave its own."""
         await self.in_flight.hold()
         self.http.close_port()
-        self._leaving = asyncio.ensure_future(self.servers.stop(grace_s))
+        self.servers.leave()
         await asyncio.sleep(0)
 
     async def answer_all(self, *, refuse: bool) -> None:

@@ -21,6 +21,7 @@ NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
 # Calls that the event loop has not begun. Each holds its headers and the unrequested begin of its
 # message: 64 KiB at most, some 8 KiB as a rule.
 MAX_PENDING = 1 << 15
+NO_END_S = 1e9
 log = structlog.get_logger("farpoint")
 
 
@@ -98,6 +99,15 @@ class GrpcServers:
         for server in self._servers:
             await server.start()
         self.acceptors.start()
+
+    def leave(self) -> None:
+        """Accepts no more connections and tells each caller to leave its own.
+
+        gRPC cancels calls that reach it after that, and answers those before until `stop`.
+        """
+        # Without an end: at the end of a grace, gRPC cancels calls also of a server that another
+        # `stop` has just destroyed, and the process with them (SIGSEGV).
+        self._leaving = asyncio.ensure_future(self.stop(NO_END_S))
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that are not answered in time are cancelled."""

@@ -1,9 +1,11 @@
 """Addresses that cannot be bound, limits of gRPC, and files of TLS."""
 
+import asyncio
 import socket
 
 import grpc
 import pytest
+from tests.support.compute.scheduling import until
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
@@ -42,6 +44,30 @@ async def test_a_port_in_use_is_refused():
             make(listen=[taken]).bind()
 
 
+async def test_calls_of_a_server_that_leaves_go_on_until_it_stops():
+    go_on, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def answer(request: bytes, _: grpc.aio.ServicerContext) -> bytes:
+        begun.release()
+        await go_on.wait()
+        return request
+
+    servers = make(listen=["127.0.0.1:0"])
+    servers.public.add_generic_rpc_handlers([handler_of(answer)])
+    (address,) = servers.bind().public
+    await servers.start()
+    async with grpc.aio.insecure_channel(address) as channel:
+        calls = [channel.unary_unary("/a.B/C")(b"accepted") for _ in range(2)]
+        await begun.acquire()
+        await begun.acquire()
+        servers.leave()
+        await until(lambda: not listens(address))
+        assert not calls[0].done()
+        go_on.set()
+        assert [await call for call in calls] == [b"accepted"] * 2
+    await asyncio.wait_for(servers.stop(0), 30)
+
+
 @pytest.mark.parametrize("compression", ["off", "on"])
 async def test_compressed_messages_are_refused_unless_asked_for(compression):
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
@@ -78,6 +104,12 @@ async def test_a_connection_of_age_is_replaced_and_no_call_notices():
         while len(peers) < 3:
             assert await channel.unary_unary("/a.B/C")(b"plain") == b"plain"
     await servers.stop(None)
+
+
+def listens(address):
+    host, _, port = address.partition(":")
+    with socket.socket() as peer:
+        return peer.connect_ex((host, int(port))) == 0
 
 
 async def echo(request, context):  # noqa: ARG001
