@@ -58,7 +58,7 @@ def farpoint(*, kernels: bool) -> None:
     import torch
 
     from farpoint_server import __main__ as command
-    from farpoint_server.codec.small_sample import SmallSample
+    from farpoint_server.codec.raw_sample import RawSample
     from farpoint_server.compute.memory import host
     from farpoint_server.kinds.sample import SampleKernel
 
@@ -70,7 +70,7 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         SampleKernel.__call__ = first_rows
-        SmallSample.read = lambda *_: None  # its kernel is not in Python
+        RawSample.read = lambda *_: None  # its kernel is not in Python
     os.environ.setdefault("FARPOINT_DEVICE", "cpu")
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
     # Before this script starts a thread, as the command does: each may make an arena of malloc's.

@@ -6,7 +6,7 @@ import re
 import pytest
 from tests.support.pages import ROOT
 
-from farpoint_server.codec.small_sample import SampleRequest
+from farpoint_server.codec.raw_sample import SampleRequest
 from farpoint_server.compute.transfer.library import SampleBatch
 
 TYPES = {

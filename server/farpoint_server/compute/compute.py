@@ -62,6 +62,11 @@ class Compute:
         """Nanoseconds that work may be predicted to take to run on the event loop; -1 for none."""
         return self._inline[0].engine.inline_ns if self._inline else -1
 
+    @property
+    def batches_messages(self) -> bool:
+        """Whether an engine prefers requests that are still in their messages, however large."""
+        return any(engine.batches_messages for engine in self.engines)
+
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """The answer to a request.
 

@@ -49,6 +49,7 @@ class CudaEngine(Engine):
 
     depth = SLOTS
     device_type = "cuda"
+    batches_messages = True
 
     def __init__(
         self,

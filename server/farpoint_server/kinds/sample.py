@@ -195,8 +195,7 @@ class SampleWork(Work[Samples]):
     def cost_ns(self, device_type: str) -> int:
         if device_type == "cpu":
             return self._cpu_ns
-        longest = int(self.clouds.sample_counts.max())
-        return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
+        return gpu_ns(self.point_count, int(self.clouds.sample_counts.max()))
 
     def inline(self, budget_ns: int) -> Samples | None:
         ((kernel, arrays),) = self.launches([self])
@@ -252,6 +251,11 @@ class SampleWork(Work[Samples]):
 
     def join(self, first: Samples, second: Samples) -> Samples:
         return first.join(second, self.point_count)
+
+
+def gpu_ns(points: int, most_samples: int) -> int:
+    """Predicted nanoseconds on an idle GPU with copies."""
+    return GPU_LAUNCH_NS + GPU_POINT_NS * points + GPU_SAMPLE_NS * most_samples
 
 
 def one_point() -> Clouds:

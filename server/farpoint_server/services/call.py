@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
+from farpoint_server.codec.raw_sample import RawSample
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.tensors import TensorView
@@ -137,6 +140,26 @@ class SampleCall(Call[T]):
             serialize=partial(self._to_response, decoded),
             fields=_sample_fields,
             response_bytes=partial(response_bytes, decoded.request),
+        )
+
+
+class RawCall(Call[bytes | None]):
+    """A request to sample that C++ reads and answers; None if it must be left to Python."""
+
+    is_small = True
+
+    def __init__(self, work: RawSample) -> None:
+        self._work = work
+        self.lengths, self.points = np.array([work.point_count]), work.point_count
+        self.size, self.least_bytes = work.message_bytes, work.least_bytes
+
+    def decode(self) -> DecodedCall[bytes | None]:
+        work = self._work
+        return DecodedCall(
+            work,
+            serialize=work.respond,
+            fields=lambda outcome: {"samples": work.samples_of(outcome)},
+            response_bytes=lambda _: work.response_bytes,
         )
 
 

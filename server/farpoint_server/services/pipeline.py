@@ -13,20 +13,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from farpoint_server import request_context
+from farpoint_server.codec.raw_sample import RawSample
 from farpoint_server.codec.sample_request import parse_sample_request, read_sample_message
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.small_sample import SmallSample
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.work import Outcome
 from farpoint_server.request_context import Fields
-from farpoint_server.services.call import Call, SampleCall
+from farpoint_server.services.call import Call, RawCall, SampleCall
 from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.grpc.handlers import Context
 
 T = TypeVar("T")
+# As long as any request may take.
+ANY_NS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Pipeline:
         """Sample: the serialized SampleResponse to the message of a call."""
         arrived = time.monotonic()
         raw = await self.receive(context)
-        response = self.sample_small(raw, arrived)
+        response = await self.sample_raw(raw, arrived, context.time_remaining())
         if response is not None:
             return response
         message = read_sample_message(raw, self.limits.clouds)
@@ -65,28 +67,32 @@ class Pipeline:
         del call
         return await running
 
-    def sample_small(
-        self, raw: bytes, arrived: float, *, is_streamed: bool = False
+    async def sample_raw(
+        self, raw: bytes, arrived: float, timeout_s: float | None, *, is_streamed: bool = False
     ) -> bytes | None:
-        """The SampleResponse to a small common SampleRequest, if a CPU is idle.
+        """The SampleResponse to a common SampleRequest that C++ answers; None for others.
+
+        On a CPU it must be small, and an engine idle.
 
         Args:
             raw: The message; a SampleStreamRequest if `is_streamed`.
             arrived: When it did, by time.monotonic.
+            timeout_s: Seconds that the caller will still wait; None for ever.
         """
-        if (most_ns := self.compute.inline_ns) < 0:
-            return None
-        work = SmallSample.read(raw, self.limits, most_ns, arrived, is_streamed=is_streamed)
+        compute = self.compute
+        most_ns = ANY_NS if compute.batches_messages else compute.inline_ns
+        work = RawSample.read(raw, self.limits, most_ns, arrived, is_streamed=is_streamed)
         if work is None:
             return None
         # Not reserved at admission: until it is answered, no other request is looked at.
-        outcome: Outcome[bytes] | None = self.compute.run_inline(work)
+        outcome: Outcome[Any] | None = compute.run_inline(work)
         if outcome is None:
-            return None
+            running = self.run(RawCall(work), timeout_s) if compute.batches_messages else None
+            return await running if running else None
         fields = request_context.current().fields
         fields["points"], fields["clouds"], fields["samples"] = work.point_count, 1, work.samples
         _add_times(fields, outcome)
-        return outcome.result
+        return work.respond(outcome)
 
     async def receive(self, context: Context) -> bytes:
         """The message of a call; raises ServiceError without headroom for it."""

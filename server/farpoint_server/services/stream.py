@@ -181,13 +181,14 @@ class SampleStream(OrderedStream):
         head = response(request_index=index).SerializeToString()
         try:
             pipeline = self._pipeline
-            small = pipeline.sample_small(raw, arrived, is_streamed=True)
-            if small is not None:
+            timeout_s = self._context.time_remaining()
+            done = await pipeline.sample_raw(raw, arrived, timeout_s, is_streamed=True)
+            if done is not None:
                 interceptor.log_end(arrived)
-                return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, [small])]
+                return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, [done])]
             request = parse_sample_request(self._parse(raw)[0], pipeline.limits, pipeline.regions)
             call = SampleCall(request, partial(sample_response_chunks, arrived))
-            chunks = await pipeline.run(call, self._context.time_remaining())
+            chunks = await pipeline.run(call, timeout_s)
         except Exception as error:
             interceptor.log_end(arrived, error)
             clear_tracebacks(error)

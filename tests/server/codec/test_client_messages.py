@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.support.command import run_farpoint
-from tests.support.small_sample import python_response, read
+from tests.support.raw_sample import python_response, read
 
 import farpoint
 from farpoint._tensors import Checksums

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from google.protobuf.descriptor import Descriptor
 from tests.support.messages import sample_request, tensor
-from tests.support.small_sample import is_answered, read
+from tests.support.raw_sample import is_answered, read
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

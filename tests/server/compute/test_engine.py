@@ -1,4 +1,4 @@
-"""Engines: batches, threads, work on the event loop and in the background; two batches on a GPU."""
+"""Engines: batches, threads, work on the event loop and in the background."""
 
 import asyncio
 import gc
@@ -12,21 +12,15 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.support.compute.fake_device import FakeDevice
 from tests.support.compute.scheduling import WatchedWork, batch_of, clouds_of, until
-from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
 from farpoint_server.compute import devices
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine
-from farpoint_server.compute.cuda import CudaEngine
 from farpoint_server.compute.memory.gate import Gate
-from farpoint_server.compute.memory.manager import Manager, manager_of
-from farpoint_server.compute.memory.policy import Thresholds
-from farpoint_server.compute.memory.snapshot import Reason
+from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.compute.threads import NICENESS, EngineThread, run_alone
-from farpoint_server.compute.transfer.queue import TransferQueue
-from farpoint_server.errors import DeviceFailedError, OverloadedError, StartError, clear_tracebacks
+from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.kinds.sample import Clouds, SampleWork, one_point
 
 CPU = torch.device("cpu")
@@ -336,124 +330,3 @@ async def test_a_batch_alone_has_all_cores_and_two_share_them():
     await engine.submit(Batch([WatchedWork(clouds(10), count)]))
     assert threads == [4, 2, 4]
     engine.close()
-
-
-class OnDevice:
-    """An engine whose transfers go to a fake device, and whose memory is a fake one."""
-
-    def __init__(self, device: FakeDevice, total: int = 1 << 30, *, bounded: bool = False) -> None:
-        self.device = device
-        self.allocator = FakeAllocator(total)
-        self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
-        self.transfers = TransferQueue(device, self.memory.hold)
-        self.engine = CudaEngine(CPU, 1, self.memory, transfers=self.transfers)
-
-
-@pytest.fixture
-async def on_device():
-    made: list[OnDevice] = []
-
-    def make(device: FakeDevice | None = None, **options: object) -> OnDevice:
-        made.append(OnDevice(device or FakeDevice(), **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.engine.close()
-
-
-async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
-    here = on_device()
-    here.device.pause("compute")
-    running = asyncio.ensure_future(here.engine.submit(batch_of(clouds(100))))
-    await until(lambda: here.transfers.in_flight)
-    assert await here.engine.call(lambda: here.memory.trim_if_idle(0)) is None
-    here.device.resume("compute")
-    await running
-    await until(lambda: not here.transfers.in_flight)
-    assert here.device.pinned_sizes
-    trim = await here.engine.call(lambda: here.memory.trim_if_idle(0))
-    assert trim.reason is Reason.REQUEST
-    assert not here.device.pinned_sizes, "pinned buffers are given back before the host is trimmed"
-
-
-async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
-    here = on_device()
-    here.device.pause("download")
-    running = asyncio.ensure_future(here.engine.submit(batch_of(clouds(100))))
-    await until(lambda: here.transfers.in_flight)
-    trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
-    await asyncio.sleep(0.02)
-    assert not trimming.done()
-    here.device.resume("download")
-    assert (await trimming).reason is Reason.REQUEST
-    await running
-
-
-async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, engine):
-    """While another batch is on its way, too; the first request is cut into clouds."""
-    requests = [clouds(900, 700, 800, with_distances=True), clouds(900), clouds(100, 600)]
-    here = on_device(FakeDevice(most_bytes=1 << 15))
-    answers = await asyncio.gather(*(here.engine.submit(batch_of(*requests)) for _ in range(2)))
-    expected = await engine.submit(batch_of(*requests))
-    for answer in answers:
-        for got, wanted in zip(answer, expected, strict=True):
-            np.testing.assert_array_equal(got.rows, wanted.rows)
-            np.testing.assert_array_equal(got.distances, wanted.distances)
-    assert here.memory.snapshot.oom_count == 2
-    (refused,) = await here.engine.submit(batch_of(clouds(4000)))
-    assert isinstance(refused, OverloadedError)
-    assert not here.device.races
-
-
-async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
-    """Predicted to fit alone and not with another, it is neither cut nor refused."""
-    small, large = clouds(1000), clouds(100_000)
-    here = on_device(total=48 * MIB, bounded=True)
-    here.allocator.allocate(40 * MIB)
-    here.device.pause("download")
-    first = asyncio.ensure_future(here.engine.submit(batch_of(small)))
-    await until(lambda: here.transfers.in_flight)
-    second = asyncio.ensure_future(here.engine.submit(batch_of(large)))
-    await asyncio.sleep(0.02)
-    assert here.transfers.in_flight == 1
-    here.device.resume("download")
-    (answer,), (other,) = await second, await first
-    assert (len(answer.rows), len(other.rows)) == (33_333, 333)
-
-
-async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_device):
-    here = on_device(FakeDevice(hurry=1))
-    batch = batch_of(clouds(100), clouds(100))
-    batch.cancel(0)
-    batch.cancel(1)
-    await here.engine.submit(batch)
-    assert here.device.log == []
-
-
-async def test_a_device_that_fails_later_is_lost(on_device):
-    here = on_device()
-
-    def refuse(what: str) -> None:
-        if what == "synchronize":
-            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-
-    here.device.refuse = refuse
-    for _ in range(2):
-        with pytest.raises(DeviceFailedError):
-            await here.engine.submit(batch_of(clouds(10)))
-    assert here.memory.is_lost
-    assert not here.memory.snapshot.healthy
-
-
-async def test_a_caller_who_leaves_keeps_no_transfer_from_completing(on_device):
-    here = on_device()
-    here.device.pause("compute")
-    tasks = [asyncio.ensure_future(here.engine.submit(batch_of(clouds(100)))) for _ in range(2)]
-    await until(lambda: here.transfers.in_flight == 2)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    here.device.resume("compute")
-    await until(lambda: not here.transfers.in_flight)
-    assert len(await here.engine.submit(batch_of(clouds(100)))) == 1

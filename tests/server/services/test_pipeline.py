@@ -143,7 +143,7 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
         assert fields.pop("compute_ms") > 0
         assert fields == {"points": 500, "clouds": 1, "samples": 3, "queue_ms": 0}
         streamed = pb.SampleStreamRequest(request=message(500, 3, CLOUD).request)
-        answer = service.sample_small(streamed.SerializeToString(), 0.0, is_streamed=True)
+        answer = await service.sample_raw(streamed.SerializeToString(), 0.0, 60, is_streamed=True)
         assert (
             np.frombuffer(pb.SampleResponse.FromString(answer).indices.data, "<i4").tolist()
             == small

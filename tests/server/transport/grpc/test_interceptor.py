@@ -400,8 +400,8 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         time_remaining=Mock(return_value=None),
     )
     outgoing = Outgoing(Admission(1, 1, 1))
-    small = Mock(return_value=None)
-    pipeline = Mock(run=answer, sample_small=small, limits=RequestLimits(100, 1, 1), regions=None)
+    raw = AsyncMock(return_value=None)
+    pipeline = Mock(run=answer, sample_raw=raw, limits=RequestLimits(100, 1, 1), regions=None)
     await SampleStream(context, pipeline, outgoing, 300).run(asyncio.Event())
     (written,) = context.write.await_args.args
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from tests.support.messages import FUZZ_INPUTS, field, mutated, sample_request, tensor
-from tests.support.small_sample import LIMITS, is_answered, read, timeless
+from tests.support.raw_sample import LIMITS, batch_responses, is_answered, read, timeless
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.small_sample import SmallSample
+from farpoint_server.codec.raw_sample import RawSample
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.kinds.sample import POINT_NS, SAMPLE_NS
 
@@ -82,10 +82,32 @@ def test_checksums_are_the_same_with_and_without_the_instruction(level):
         limit("")
 
 
+def test_requests_of_one_batch_are_answered_as_alone():
+    """Of both types, to a radius or not, with distances or not, next to one that is wrong."""
+    requests = [
+        sample_request(cloud(points, dtype), m, start_indices=[points - 1], **fields)
+        for points, dtype, m, fields in (
+            (900, "f4", 70, {}),
+            (700, "f8", 700, {"return_distances": True, "return_points": True}),
+            (800, "f4", 300, {"covering_radius": 0.2, "return_checksums": True}),
+            (1, "f8", 1, {"return_distances": True, "covering_radius": 0}),
+            (400, "f4", [], {"covering_radius": 0.5, "method": 4}),
+        )
+    ]
+    requests.insert(2, sample_request(NAN, 1))
+    requests.insert(4, sample_request(NAN, 3, nonfinite_policy=2, return_distances=True))
+    raws = [request.SerializeToString() for request in requests]
+    batch = [read(raw) for raw in raws]
+    for raw, work, got in zip(raws, batch, batch_responses(batch), strict=True):
+        alone = read(raw).inline(10**9)
+        assert (got and timeless(got)) == (alone and timeless(alone))
+        assert alone is None or work.samples == len(timeless(alone).indices.data) // 4
+
+
 def test_the_times_are_of_this_call():
     arrived = time.monotonic() - 7
     raw = sample_request(cloud(1000), 100).SerializeToString()
-    work = SmallSample.read(raw, LIMITS, 1_000_000_000, arrived)
+    work = RawSample.read(raw, LIMITS, 1_000_000_000, arrived)
     timings = pb.SampleResponse.FromString(work.inline(10**9)).timings
     assert timings.queue_ms == 0 < timings.compute_ms < timings.server_ms
     assert 7000 <= timings.server_ms < 1000 * (time.monotonic() - arrived)
@@ -176,7 +198,7 @@ def test_fields_that_come_twice_are_left_to_python():
 def test_limits_and_long_work_are_left_to_python():
     raw = sample_request(cloud(100), 10).SerializeToString()
     cost_ns = 100 * POINT_NS + 10 * SAMPLE_NS
-    assert read(raw, cost_ns).cost_ns() == cost_ns
+    assert read(raw, cost_ns).cost_ns("cpu") == cost_ns
     assert read(raw, cost_ns - 1) is None
     assert read(raw, -1) is None
     assert read(raw, limits=RequestLimits(len(raw), 100, 1)) is not None
@@ -247,6 +269,6 @@ def test_fields_may_come_in_any_order(shape, answered):
 def test_a_response_that_does_not_fit_its_buffer_is_left_to_python_and_never_written_beyond():
     raw = sample_request(cloud(100), 50, return_points=True).SerializeToString()
     for room in (0, 1, 2, 100, 500, 800):
-        work = SmallSample.read(raw, LIMITS, 10**9, time.monotonic())
+        work = RawSample.read(raw, LIMITS, 10**9, time.monotonic())
         work._request.response_bytes = room
         assert work.inline(10**9) is None

@@ -6,10 +6,11 @@ import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.raw_sample import RawSample
 from farpoint_server.codec.sample_request import parse_sample_request, read_sample_message
 from farpoint_server.codec.sample_response import serialize_sample_response
-from farpoint_server.codec.small_sample import SmallSample
 from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
 
@@ -22,8 +23,8 @@ def read(
     limits: RequestLimits = LIMITS,
     *,
     is_streamed: bool = False,
-) -> SmallSample | None:
-    return SmallSample.read(raw, limits, budget_ns, time.monotonic(), is_streamed=is_streamed)
+) -> RawSample | None:
+    return RawSample.read(raw, limits, budget_ns, time.monotonic(), is_streamed=is_streamed)
 
 
 def python_response(raw: bytes) -> bytes:
@@ -39,10 +40,21 @@ def timeless(serialized: bytes) -> pb.SampleResponse:
     return response
 
 
+def batch_responses(works: list[RawSample]) -> list[bytes | None]:
+    """The SampleResponses of a batch."""
+    answers = Batch(works).run_on_cpu()
+    return [
+        work.respond(Outcome(answer, 0, 0)) for work, answer in zip(works, answers, strict=True)
+    ]
+
+
 def is_answered(raw: bytes) -> bool:
-    """Whether C++ answers a SampleRequest, which it must do as Python does."""
+    """Whether C++ answers a SampleRequest, alone and in a batch: as Python does."""
     work = read(raw)
     answer = work.inline(10**9) if work else None
+    if work:
+        (batched,) = batch_responses([read(raw)])
+        assert (batched and timeless(batched)) == (answer and timeless(answer)), raw
     if answer is None:
         return False
     try:
