@@ -86,6 +86,7 @@ void lose_device(int code, const std::string& why) {
 cudaError_t enter() {
   static std::once_flag once;
   std::call_once(once, start);
+  count("calls");
   if (getpid() != owner) return cudaErrorInitializationError;
   if (setting("DRIVER", 13000) < 13000) return cudaErrorInsufficientDriver;
   if (devices.empty()) return cudaErrorNoDevice;

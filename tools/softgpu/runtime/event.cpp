@@ -96,12 +96,14 @@ extern "C" {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   SOFTGPU_ENTER();
+  count("cudaStreamWaitEvent");
   Stream* const stream = stream_of(handle);
   return returned(stream ? wait_event(stream, event_of(event)) : cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   SOFTGPU_ENTER();
+  count("cudaEventCreate");
   auto event = std::make_shared<Event>();
   event->device = current_device;
   event->flags = flags;
@@ -124,6 +126,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   SOFTGPU_ENTER();
+  count("cudaEventQuery");
   return returned(query_event(event_of(handle)));
 }
 

@@ -151,8 +151,9 @@ Arguments copied(const SoftgpuKernel& code, void** arguments) {
 
 int injected_fault(const char* name) {
   if (setting("HANG", 0)) {
+    count("injected hangs");
     say("injected", "a kernel hangs: %s", name);
-    for (;;) sleep(1000);
+    while (setting("HANG", 0)) usleep(1000);
   }
   if (!setting("FAIL", 0)) return 0;
   say("injected", "a kernel fails: %s", name);

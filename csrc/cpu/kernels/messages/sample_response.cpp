@@ -1,5 +1,6 @@
 // Answers a SampleRequest that was read, with a SampleResponse.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -15,20 +16,24 @@
 namespace farpoint::cpu::messages {
 namespace {
 
+// Has its highest bit set where these bits of a float32 are infinite or NaN. Loops over integers
+// become vectors at any level of SIMD; those over std::isfinite take three times as long.
+uint32_t not_finite(float value) {
+  return 0x7F7F'FFFF - (std::bit_cast<uint32_t>(value) & 0x7FFF'FFFF);
+}
+
 // Writes coordinates, and whether all of them are finite, in one pass through memory.
-bool copy_cloud(const uint8_t* data, int64_t values, float* xyz) {
-  constexpr int64_t kInCache = 4096;
-  bool finite = true;
-  for (int64_t i = 0; i < values; i += kInCache) {
-    const int64_t count = std::min(kInCache, values - i);
-    std::memcpy(xyz + i, data + i * sizeof *xyz, count * sizeof *xyz);
-    finite &= is_finite(xyz + i, count);
+bool copy_cloud(const uint8_t* data, int64_t values, float* __restrict xyz) {
+  uint32_t seen = 0;
+  for (int64_t i = 0; i < values; ++i) {
+    std::memcpy(xyz + i, data + i * sizeof *xyz, sizeof *xyz);
+    seen |= not_finite(xyz[i]);
   }
-  return finite;
+  return seen >> 31 == 0;
 }
 
 // The same of float64, from its first finite point on as the origin.
-bool narrow_cloud(const uint8_t* data, int64_t points, double* origin, float* xyz) {
+bool narrow_cloud(const uint8_t* data, int64_t points, double* origin, float* __restrict xyz) {
   double row[3];
   for (int64_t i = 0; i < points; ++i) {
     std::memcpy(row, data + i * sizeof row, sizeof row);
@@ -36,13 +41,15 @@ bool narrow_cloud(const uint8_t* data, int64_t points, double* origin, float* xy
     std::memcpy(origin, row, sizeof row);
     break;
   }
+  uint32_t seen = 0;
   for (int64_t i = 0; i < points; ++i) {
     std::memcpy(row, data + i * sizeof row, sizeof row);
     for (int axis = 0; axis < 3; ++axis) {
       xyz[3 * i + axis] = static_cast<float>(row[axis] - origin[axis]);
+      seen |= not_finite(xyz[3 * i + axis]);
     }
   }
-  return is_finite(xyz, 3 * points);
+  return seen >> 31 == 0;
 }
 
 void read_cloud(const uint8_t* message, farpoint_sample_request& request, float* xyz) {
