@@ -35,6 +35,8 @@ from farpoint_server.transport.outgoing import Outgoing, Response
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.
 AHEAD = 4
+# A stream that ends by itself has so long to do it when a drain begins.
+LAST_S = 0.1
 
 _Answer: TypeAlias = tuple[Response, Sequence[Buffer]]
 
@@ -75,10 +77,8 @@ class OrderedStream(ABC):
             DeadlinePassedError: nothing was sent for a long time.
             DrainingError: `draining` is set.
         """
-        if draining.is_set():  # a client repeats what has not begun
+        if draining.is_set():
             raise DrainingError("the server is shutting down")
-        # The client's library keeps what it sends for a retry until it sees this.
-        await self._context.send_initial_metadata(())
         reader = asyncio.ensure_future(self._read())
         watcher = asyncio.ensure_future(self._watch(draining))
         timer = asyncio.ensure_future(self._watch_idleness())
@@ -91,7 +91,7 @@ class OrderedStream(ABC):
                 raise DeadlinePassedError(f"nothing arrived for {self._idle_s:g} s")
             if reader.done():
                 reader.result()
-            if draining.is_set():
+            elif draining.is_set():
                 raise DrainingError("the server is shutting down")
         finally:
             reader.cancel()
@@ -109,8 +109,12 @@ class OrderedStream(ABC):
                 raw = await self._context.read()
                 if raw is grpc.aio.EOF:
                     break
-                if index == 0 and self._is_latest(raw):
-                    latest, self._ahead = True, 1
+                if index == 0:
+                    # The client's library keeps what it sends until it sees this, and repeats a
+                    # call that has not begun.
+                    await self._context.send_initial_metadata(())
+                    if self._is_latest(raw):
+                        latest, self._ahead = True, 1
                 if not latest:
                     await self._next_is_free.wait()
                 self._active = time.monotonic()
@@ -123,6 +127,7 @@ class OrderedStream(ABC):
 
     async def _watch(self, draining: asyncio.Event) -> None:
         await draining.wait()
+        await asyncio.sleep(LAST_S)
         self._begun.put_nowait(None)
 
     async def _watch_idleness(self) -> None:
