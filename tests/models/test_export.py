@@ -17,7 +17,7 @@ from farpoint_models.programs import (
     load_program,
 )
 from farpoint_models.programs.export import export_program
-from farpoint_models.programs.program import as_flat, faster
+from farpoint_models.programs.program import Program, as_flat, faster
 from farpoint_ops import farthest_point_sample, gather_points, knn
 
 CPU = torch.device("cpu")
@@ -245,6 +245,23 @@ def test_good_modules_are_exported_and_answer_as_they_do(tmp_path, kind):
         wanted = GOOD[kind](given)
     tolerance = program.tolerance
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+CAPTURED: dict[str, tuple[Callable[..., Tensor], bool]] = {
+    "products": (lambda _, x: x @ x.mT @ x, True),
+    "neighbors": (lambda _, x: gather_points(x.mT, knn(x, x, 1)[0][:, :, 0]).mT, True),
+    "a number for the host": (lambda _, x: x * x.sum().item(), False),
+    "a size that the data say": (lambda _, x: x + x[x > 0.5].sum(), False),
+    "random numbers": (lambda _, x: x + torch.rand_like(x), False),
+    "a buffer": (remembers, False),
+}
+
+
+@pytest.mark.parametrize("kind", CAPTURED)
+def test_a_graph_of_cuda_is_made_of_what_lets_the_host_go_on_and_repeats(kind):
+    function, expected = CAPTURED[kind]
+    exported = torch.export.export(Of(function), (torch.rand(2, 9, 3),))
+    assert Program(EQUAL, exported).is_capturable == expected
 
 
 def test_norms_before_a_choice_of_neighbors_stay_as_they_are(tmp_path):

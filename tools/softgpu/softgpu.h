@@ -16,8 +16,10 @@ void* softgpu_address(uint64_t address, size_t bytes, SoftgpuAccess access, cons
 int softgpu_touch(uint64_t address, size_t bytes, int reads, int writes);
 // The runtime's own way to device memory, checked by nothing.
 void* softgpu_alias(uint64_t address);
-// Queues work in a stream: `run` returns 0 or the error that loses the device.
-void softgpu_enqueue(void* stream, const char* what, int (*run)(void*), void* data);
+// Queues work in a stream: `run` returns 0 or the error that loses the device. In a capture it runs
+// at each replay; `drop` ends `data`.
+void softgpu_enqueue(void* stream, const char* what, int (*run)(void*), void* data,
+                     void (*drop)(void*));
 
 // torch's allocator handed out a block, or got it back.
 void softgpu_block(uint64_t address, size_t bytes, void* stream);

@@ -99,9 +99,17 @@ at::Tensor on_host(const at::Tensor& t, Job& job, bool writes) {
 }
 
 at::Tensor on_meta(const at::Tensor& t) {
-  if (!t.defined() || !t.is_cuda()) return t;
+  if (!t.defined() || t.is_meta()) return t;
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
 }
+
+at::Tensor zeros_of(const at::Tensor& t) {
+  if (!t.defined() || !t.is_cuda()) return t;
+  return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
+}
+
+// Ops that say nothing of their results on tensors without memory, though these depend on no data.
+const std::set<std::string> kShaped = {"aten::_slow_conv2d_forward"};
 
 // The value with `change` applied to its tensors, on another device, without a generator.
 template <typename Change>
@@ -131,11 +139,12 @@ void each_tensor(const IValue& value, const Visit& visit) {
     for (const at::Tensor& t : value.toTensorVector()) visit(t);
 }
 
-void perform(Job& job) {
+void perform(const Job& job) {
   const c10::InferenceMode guard;
-  job.op.callBoxed(&job.stack);
+  Stack stack = job.stack;
+  job.op.callBoxed(&stack);
   size_t next = 0;
-  for (const IValue& result : job.stack) {
+  for (const IValue& result : stack) {
     each_tensor(result, [&](const at::Tensor& t) {
       // The CPU's op may leave out what no one reads: a normalization that does not train.
       const bool wanted = next < job.outs.size() && job.outs[next].defined() && t.numel() > 0;
@@ -147,7 +156,7 @@ void perform(Job& job) {
 
 // On the stream's thread. An index out of range is an assertion of the device.
 int run(void* data) {
-  const std::unique_ptr<Job> job(static_cast<Job*>(data));
+  const auto* const job = static_cast<const Job*>(data);
   for (const Range& range : job->ranges) {
     if (const int code = softgpu_touch(range.begin, range.bytes, range.reads, range.writes))
       return code;
@@ -196,7 +205,8 @@ class Call {
     fill(*job);
     for (const IValue& meta : metas)
       results.push_back(changed(meta, [&](const at::Tensor& t) { return make(t, *job); }, *device_));
-    softgpu_enqueue(stream_of(*device_), title(op_).c_str(), ::run, job.release());
+    softgpu_enqueue(stream_of(*device_), title(op_).c_str(), ::run, job.release(),
+                    [](void* data) { delete static_cast<Job*>(data); });
     answer(std::move(results));
   }
 
@@ -210,13 +220,16 @@ class Call {
   // Shapes of the results, by the same op on tensors without memory; false where they depend on
   // data.
   bool infer(Stack& metas) const {
+    const bool shaped = kShaped.count(op_.schema().name());
     for (size_t i = 0; i < count(); ++i)
-      metas.push_back(changed(stack_[first_ + i], on_meta, at::kMeta));
+      metas.push_back(shaped ? changed(stack_[first_ + i], zeros_of, at::kCPU)
+                             : changed(stack_[first_ + i], on_meta, at::kMeta));
     try {
       op_.callBoxed(&metas);
     } catch (const std::exception&) {
       return false;
     }
+    for (IValue& meta : metas) meta = changed(meta, on_meta, at::kMeta);
     return true;
   }
 
@@ -261,7 +274,8 @@ class Call {
   // Real kernels wait here too, for the number of results.
   void run_now(Job& job) {
     fill(job);
-    cudaStreamSynchronize(stream_of(*device_));
+    const int code = cudaStreamSynchronize(stream_of(*device_));
+    TORCH_CHECK(code == 0, "softgpu: ", op_.schema().name(), " waits: CUDA error ", code);
     op_.callBoxed(&job.stack);
     std::vector<IValue> results;
     const auto moved = [&](const at::Tensor& t) { return t.defined() ? t.to(*device_) : t; };

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten: Any = torch.ops.aten
 _BATCH_NORM = aten.batch_norm.default
 _WRITTEN_BY_NORM = ("running_mean", "running_var")
 # Arguments of random ops: they are not where one of them is false or 0.
 _SWITCHES = ("train", "training", "p", "dropout_p")
+_BRANCHES = {"cond", "while_loop"}
 _READS = {aten.item.default, aten._local_scalar_dense.default}
 
 
@@ -50,6 +52,14 @@ def mixing(exported: ExportedProgram) -> str | None:
     if written:
         return f"forward changes the buffer {min(written)}, which a call leaves to the next one"
     return None
+
+
+def waits(exported: ExportedProgram) -> bool:
+    """Whether the host reads numbers that a call computes: sizes, branches, Python's numbers."""
+    return any(
+        str(node.target) in _BRANCHES or free_unbacked_symbols(node.meta.get("val"))
+        for node in _nodes(exported.graph_module)
+    )
 
 
 def _statistics_or_chance(node: Node) -> str | None:

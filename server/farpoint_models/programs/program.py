@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from farpoint_models.programs.archive import open_archive
 from farpoint_models.programs.checks import Flat as Flat
 from farpoint_models.programs.checks import apart, check_alike, run_trial, tolerance_of
-from farpoint_models.programs.effects import keep_own, mixing
+from farpoint_models.programs.effects import keep_own, mixing, waits
 from farpoint_models.programs.flat import flat
 from farpoint_models.programs.fold import fold
 from farpoint_models.programs.graph import check_fits
@@ -50,6 +50,12 @@ class Program:
         """How far its answers may be from those of its module, relative to 1 or the largest."""
         values = (node.meta.get("val") for node in self.exported.graph.nodes)
         return tolerance_of(value.dtype for value in values if isinstance(value, Tensor))
+
+    @property
+    def is_capturable(self) -> bool:
+        """Whether a CUDA graph can replay a call: the host waits for no result, and nothing is
+        random or kept for the next call."""
+        return not waits(self.exported) and mixing(self.exported) is None
 
     def on(self, device: torch.device) -> Flat:
         """The program on a device.

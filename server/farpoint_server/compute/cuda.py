@@ -69,6 +69,7 @@ class CudaEngine(Engine):
             CudaDevice(device, high_priority=background is not None),
             memory.hold,
             name=f"transfer-{name}",
+            aside=memory.aside,
         )
         memory.before_trim(self._transfers.release_buffers)
         self._is_background = is_background

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from farpoint_models import EncoderConfig
 from farpoint_models.programs import Batching, Manifest, ProgramError, TensorSpec
 from farpoint_models.programs.calls import arguments, calls, results
 from farpoint_models.programs.program import Flat
+from farpoint_models.programs.tensors import CLOUDS
+from farpoint_server.compute.graphs import Capturable, GraphKernel
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
 from farpoint_server.compute.work import Array, Int64s, Launch, Work, concatenated
 from farpoint_server.errors import InvalidRequestError, shortened
@@ -34,8 +36,15 @@ GPU_ROWS = 1 << 16
 # Of memory with the rows of a cloud.
 MAX_POWER = 3
 _numbers = itertools.count()
-_copies: dict[int, dict[torch.device, Flat]] = {}
+_copies: dict[int, dict[torch.device, "_Copy"]] = {}
 """The copies of each model that is referenced, by its number, on each device."""
+
+
+class _Copy(NamedTuple):
+    """A model on one device."""
+
+    call: Flat
+    capturable: Capturable | None
 
 
 @dataclass(eq=False)
@@ -75,9 +84,23 @@ class LoadedModel:
             found.append(each if is_flat else each * len(rows))
         return max(found)
 
-    def put(self, device: torch.device, copy: Flat) -> None:
-        """Adds its copy on a device."""
-        _copies[self.number][device] = copy
+    def put(self, device: torch.device, copy: Flat, *, is_capturable: bool = False) -> None:
+        """Adds its copy on a device, of which CUDA graphs are made if it `is_capturable`."""
+        is_captured = is_capturable and device.type == "cuda"
+        capturable = self._capturable(copy) if is_captured else None
+        _copies[self.number][device] = _Copy(copy, capturable)
+
+    def _capturable(self, copy: Flat) -> Capturable:
+        """Its call for a CUDA graph, of more clouds than were asked for if they are independent."""
+        manifest = self.manifest
+        axes = [
+            [spec.cloud_axis for spec in specs] for specs in (manifest.inputs, manifest.outputs)
+        ]
+        is_padded = manifest.batching in (Batching.PADDED, Batching.EQUAL)
+        known = [[axis for axis in each if axis is not None and is_padded] for each in axes]
+        is_whole = [*map(len, known)] == [*map(len, axes)]
+        inputs, outputs = known if is_whole else ([], [])
+        return Capturable(self.name, copy, inputs, outputs, manifest.limit(CLOUDS)[1])
 
 
 @lru_cache(4096)
@@ -91,15 +114,18 @@ def predicted_bytes(peaks: tuple[tuple[int, int], ...], rows: int) -> int:
 
 
 @dataclass(frozen=True)
-class ModelKernel:
+class ModelKernel(GraphKernel):
     """A call of a loaded model by its number."""
 
     number: int
 
+    def capturable(self, device: torch.device) -> Capturable | None:
+        return _copies[self.number][device].capturable
+
     def __call__(self, *tensors: Tensor, cancelled: Tensor | None = None) -> list[Tensor]:  # noqa: ARG002
         """Its outputs; raises InvalidRequestError for what the model refuses."""
         try:
-            outputs = _copies[self.number][tensors[0].device](tensors)
+            outputs = _copies[self.number][tensors[0].device].call(tensors)
             return [output.detach().contiguous() for output in outputs]
         except Exception as error:
             if is_out_of_memory(error) or is_sticky(error):

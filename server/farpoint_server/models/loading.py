@@ -60,16 +60,16 @@ async def _load(
             await asyncio.to_thread(_run, engines[0], program.check)
         model = LoadedModel(name, program.manifest, program.parameters)
         model.peaks = await asyncio.to_thread(_run, engines[0], program.peaks)
-        to_device = program.on
+        to_device, is_capturable = program.on, program.is_capturable
     else:
         encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
-        model = _model_of(name, encoder)
+        model, is_capturable = _model_of(name, encoder), True
 
         def to_device(device: torch.device) -> Flat:
             return as_flat(copy.deepcopy(encoder).to(device))
 
     for engine in engines:
-        await asyncio.to_thread(_put, model, engine.device, to_device)
+        await asyncio.to_thread(_put, model, engine.device, to_device, is_capturable=is_capturable)
         await _try(model, engine)
     return model
 
@@ -89,11 +89,15 @@ def _model_of(name: str, encoder: DensityEncoder) -> LoadedModel:
 
 
 def _put(
-    model: LoadedModel, device: torch.device, to_device: Callable[[torch.device], Flat]
+    model: LoadedModel,
+    device: torch.device,
+    to_device: Callable[[torch.device], Flat],
+    *,
+    is_capturable: bool,
 ) -> None:
     """A copy with its weights in place: batches use streams that do not wait for others."""
     torch.set_num_threads(1)
-    model.put(device, to_device(device))
+    model.put(device, to_device(device), is_capturable=is_capturable)
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
 

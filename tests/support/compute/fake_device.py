@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from farpoint_server.compute.graphs import Graphs
 from farpoint_server.compute.transfer.staging import Place
 from farpoint_server.compute.work import Array, Kernel, StreamKernel
 
@@ -226,7 +227,9 @@ class FakeDevice:
             self._race("the host touched a buffer that a copy is at")
         return pinned.content
 
-    def call(self, kernel: Kernel, inputs: Sequence[FakeTensor]) -> Sequence[FakeTensor]:
+    def call(
+        self, kernel: Kernel, inputs: Sequence[FakeTensor], _graphs: Graphs | None = None
+    ) -> Sequence[FakeTensor]:
         self._ask("call")
         with torch.inference_mode():
             shapes = kernel(*(self.stand_in(_empty(tensor)) for tensor in inputs))

@@ -9,7 +9,10 @@ struct Graph {
   unsigned long long id;
   std::vector<Queued> nodes;
   std::vector<Stream*> streams;
+  bool valid = true;
 };
+
+void invalidate(Graph* graph) { graph->valid = false; }
 
 void join_capture(Graph* graph, Stream* stream) {
   for (const Stream* known : graph->streams)
@@ -44,6 +47,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   if (stream->legacy) return returned(cudaErrorStreamCaptureUnsupported);
   const Lock held(big);
   stream->graph = new Graph{stream, next_number(), {}, {stream}};
+  count("captures");
   return cudaSuccess;
 }
 
@@ -54,6 +58,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   Graph* const captured = stream->graph;
   if (!captured || captured->origin != stream) return returned(cudaErrorIllegalState);
   for (Stream* each : captured->streams) each->graph = nullptr;
+  *graph = nullptr;
+  if (!captured->valid) return returned(cudaErrorStreamCaptureInvalidated);
   *graph = reinterpret_cast<cudaGraph_t>(captured);
   return cudaSuccess;
 }

@@ -232,7 +232,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SOFTGPU_ENTER();
   Stream* const stream = stream_of(handle);
   if (!stream) return returned(cudaErrorInvalidResourceHandle);
-  if (stream->graph) return returned(cudaErrorStreamCaptureUnsupported);
+  if (stream->graph) {
+    invalidate(stream->graph);
+    return returned(cudaErrorStreamCaptureUnsupported);
+  }
   count("cudaStreamSynchronize");
   synchronize_stream(stream);
   return returned(static_cast<cudaError_t>(sticky.load()));

@@ -71,6 +71,7 @@ void synchronize_device(int device);
 // The stream joins a capture; work that is captured.
 void join_capture(Graph* graph, Stream* stream);
 void capture(Graph* graph, Queued queued);
+void invalidate(Graph* graph);  // by a call that no capture allows
 
 // The work that runs on this thread; null outside of streams.
 Accesses* running();

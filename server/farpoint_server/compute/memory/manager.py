@@ -85,6 +85,8 @@ class Manager:
         self._policy = TrimPolicy(thresholds)
         self._gate = gate
         self._budget = Budget(allocator, limit, reserve, clock)
+        self.aside = self._budget.aside
+        """Cached memory that is kept from batches until a trim."""
         self.bounded = bounded
         """Whether work is refused when its predicted bytes do not fit."""
         self._enabled = enabled

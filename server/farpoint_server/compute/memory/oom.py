@@ -12,6 +12,8 @@ _CPU_OOM = ("can't allocate memory", "not enough memory")
 _CUDA_ERROR_MEMORY_ALLOCATION = 2
 # Half of the memory is left for the copies of the next batch.
 BATCH_SHARE = 0.5
+# Of the memory, for what batches cannot use.
+ASIDE_SHARE = 1 / 8
 # mem_get_info is a driver call.
 HEADROOM_AGE_S = 1.0
 # Batches that are smaller are not checked before they begin.
@@ -88,6 +90,32 @@ def run_in_halves(
     return [rest if isinstance(rest, OutOfMemory) else halves[0].join(answer, rest)]
 
 
+class Aside:
+    """Cached bytes that batches cannot use until a trim, by owner.
+
+    Args:
+        limit: Maximum, but for what an owner took last.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._held: dict[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all owners."""
+        return sum([*self._held.values()])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether owners should take no more."""
+        return self.size >= self._limit
+
+    def put(self, owner: object, size: int) -> None:
+        """Says how many bytes an owner holds."""
+        self._held[id(owner)] = size
+
+
 class Budget:
     """Memory that a device has for batches, now and at best.
 
@@ -109,6 +137,8 @@ class Budget:
         total = headroom.total - reserve
         best = total if limit is None else min(limit, total)
         self._capacity = max(0, best - stats.allocated)
+        self.aside = Aside(ASIDE_SHARE * self._capacity)
+        """Cached bytes that batches cannot use."""
 
     def headroom(self, stats: Stats, max_age_s: float = HEADROOM_AGE_S) -> Headroom:
         """The device's headroom; the use by other processes is at most `max_age_s` old."""
@@ -158,11 +188,15 @@ class Budget:
                 trim()
                 stats = self._allocator.stats(host=False)
                 headroom = self.headroom(stats, max_age_s=0)
-        return predicted <= max(stats.idle, self._available(stats, headroom))
+        return predicted <= max(self._idle(stats), self._available(stats, headroom))
 
     def _uninterrupted(self, stats: Stats, headroom: Headroom) -> int:
         """Bytes that a batch may take now without a flush of the cache."""
-        return max(stats.idle, headroom.free - self._reserve)
+        return max(self._idle(stats), headroom.free - self._reserve)
+
+    def _idle(self, stats: Stats) -> int:
+        """Cached bytes for batches."""
+        return stats.idle - self.aside.size
 
     def _available(self, stats: Stats, headroom: Headroom) -> int:
         """Bytes that a batch may take now, after a trim if necessary."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from farpoint_server.compute.graphs import GraphKernel, Graphs
 from farpoint_server.compute.transfer.library import library
 from farpoint_server.compute.transfer.staging import Place, aligned
 from farpoint_server.compute.work import Array, Kernel, Layout, Staged, StreamKernel
@@ -135,8 +136,12 @@ class CudaDevice:
         """Starts an asynchronous copy to pinned memory."""
         target.copy_(source, non_blocking=True)
 
-    def call(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Launches a kernel."""
+    def call(
+        self, kernel: Kernel | GraphKernel, inputs: Sequence[Tensor], graphs: Graphs
+    ) -> Sequence[Tensor]:
+        """Launches a kernel, by one of the slot's graphs where there is one."""
+        if isinstance(kernel, GraphKernel):
+            return graphs.launch(kernel, inputs)
         return kernel(*inputs)
 
     def view(

@@ -12,6 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from farpoint_server.compute.memory.oom import Aside
 from farpoint_server.compute.transfer.device import CudaDevice
 from farpoint_server.compute.transfer.transfer import Outputs, Slot, Transfer
 from farpoint_server.compute.work import Launch
@@ -20,6 +21,7 @@ from farpoint_server.compute.work import Launch
 SLOTS = 4
 # The thread that completes transfers spins for so long: waking up takes as long.
 SPIN_NS = 30_000
+NOTHING_ASIDE = Aside(0)
 Hold: TypeAlias = Callable[[], Callable[[], None]]
 Finish: TypeAlias = Callable[[Outputs | None, BaseException | None], object]
 
@@ -29,12 +31,19 @@ class TransferQueue:
 
     Args:
         hold: Keeps trims away from the calling batch until the returned function is called.
+        aside: Where memory of CUDA graphs counts; without it there are none.
     """
 
-    def __init__(self, device: CudaDevice, hold: Hold, name: str = "transfer") -> None:
+    def __init__(
+        self,
+        device: CudaDevice,
+        hold: Hold,
+        name: str = "transfer",
+        aside: Aside = NOTHING_ASIDE,
+    ) -> None:
         self._device, self._hold = device, hold
         # The slot that was used last is used next: an idle one's stream holds no memory.
-        self._free = [Slot(device) for _ in range(SLOTS)]
+        self._free = [Slot(device, aside) for _ in range(SLOTS)]
         self._started: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._changed = threading.Condition()
         # A daemon: a GPU that hangs does not keep the process alive.

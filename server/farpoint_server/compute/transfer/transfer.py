@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from farpoint_server.compute.graphs import Graphs
+from farpoint_server.compute.memory.oom import Aside
 from farpoint_server.compute.transfer.device import Block, CudaDevice
 from farpoint_server.compute.transfer.staging import (
     Buffer,
@@ -34,8 +36,8 @@ Outputs: TypeAlias = list[list[Array]]
 class Slot:
     """What one batch in flight uses, kept for the next one: a stream, an event, buffers."""
 
-    def __init__(self, device: CudaDevice) -> None:
-        self._device = device
+    def __init__(self, device: CudaDevice, aside: Aside) -> None:
+        self._device, self._graphs = device, Graphs(aside)
         self.stream = device.stream()
         self.done = device.event(self.stream)
         self.source, self.target = (Buffer(device.pinned, PINNED_BYTES) for _ in range(2))
@@ -43,7 +45,7 @@ class Slot:
 
     def launch(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         """Launches a kernel on the slot's stream, which is torch's current one."""
-        return self._device.call(kernel, inputs)
+        return self._device.call(kernel, inputs, self._graphs)
 
     def memory(self, size: int) -> Block:
         """Device memory for a batch."""
@@ -52,7 +54,8 @@ class Slot:
         return self._memory.take(size)
 
     def release(self, *, host: bool) -> None:
-        """Frees its memory of the device, and pinned memory if `host`."""
+        """Drops its graphs, frees its memory of the device, and pinned memory if `host`."""
+        self._graphs.clear()
         self._memory.release()
         if host:
             self.source.release()

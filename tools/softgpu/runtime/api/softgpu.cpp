@@ -84,10 +84,12 @@ void* softgpu_alias(uint64_t address) {
   return allocation ? allocation->alias_of(address) : nullptr;
 }
 
-void softgpu_enqueue(void* stream, const char* what, int (*run)(void*), void* data) {
+void softgpu_enqueue(void* stream, const char* what, int (*run)(void*), void* data,
+                     void (*drop)(void*)) {
   count("ops of torch");
+  const std::shared_ptr<void> held(data, drop);  // a graph runs it any number of times
   enqueue(stream_of(static_cast<cudaStream_t>(stream)), what,
-          [run, data](Accesses&) { return run(data); });
+          [run, held](Accesses&) { return run(held.get()); });
 }
 
 // Its contents are forgotten in the order of its stream: work before may still read them.
