@@ -16,6 +16,7 @@ from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.compute.work import Int64s, Outcome, Work
 from farpoint_server.kinds.method import method_bytes
+from farpoint_server.kinds.model import Outputs
 from farpoint_server.kinds.sample import Samples, sample_bytes
 from farpoint_server.request_context import Fields
 
@@ -81,8 +82,6 @@ class ModelCall(Call[T]):
         to_response: Makes the response of the outcome.
     """
 
-    is_small = False
-
     def __init__(
         self,
         model: str,
@@ -93,9 +92,15 @@ class ModelCall(Call[T]):
     ) -> None:
         self._model, self._to_work, self._to_response = model, to_work, to_response
         self.lengths, self.points, self.size = lengths, int(lengths.sum()), size
+        self.is_small = size <= INLINE_BYTES
 
     def decode(self) -> DecodedCall[T]:
-        return DecodedCall(self._to_work(), self._to_response, lambda _: {"model": self._model})
+        return DecodedCall(
+            self._to_work(),
+            self._to_response,
+            fields=lambda _: {"model": self._model},
+            response_bytes=output_bytes,
+        )
 
 
 class SampleCall(Call[T]):
@@ -161,6 +166,10 @@ class RawCall(Call[bytes | None]):
             fields=lambda outcome: {"samples": work.samples_of(outcome)},
             response_bytes=lambda _: work.response_bytes,
         )
+
+
+def output_bytes(outcome: Outcome[Outputs]) -> int:
+    return sum(output.values.nbytes for output in outcome.result.values())
 
 
 def _sample_fields(outcome: Outcome[Samples]) -> Fields:
