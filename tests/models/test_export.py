@@ -334,3 +334,22 @@ def test_a_forward_that_does_not_take_the_tensors_is_refused_with_what_to_write(
     manifest = Manifest(Batching.EQUAL, (XYZ, POSE), (OUT,))
     with pytest.raises(ProgramError, match=reason):
         export_program(module, manifest, tmp_path / "a.pt2")
+
+
+def branches(_: Of, xyz: Tensor) -> Tensor:
+    found: Tensor = torch.cond(xyz.amax() < 8, lambda x: 2 * x, lambda x: x + 1, (xyz,))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("function", "is_steady"),
+    [
+        (lambda _, xyz: xyz * xyz.amax(), True),
+        (lambda _, xyz: xyz + xyz.amax().item(), False),
+        (branches, False),
+    ],
+    ids=["an op", "a number of a tensor", "a branch"],
+)
+def test_a_program_knows_whether_its_time_depends_on_values(tmp_path, function, is_steady):
+    program = export_program(Of(function), ALONE, tmp_path / "model.pt2")
+    assert program.is_steady == is_steady

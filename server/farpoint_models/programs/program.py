@@ -52,10 +52,15 @@ class Program:
         return tolerance_of(value.dtype for value in values if isinstance(value, Tensor))
 
     @property
+    def is_steady(self) -> bool:
+        """Whether the steps and sizes of a call depend on the sizes of its inputs alone."""
+        return not waits(self.exported)
+
+    @property
     def is_capturable(self) -> bool:
         """Whether a CUDA graph can replay a call: the host waits for no result, and nothing is
         random or kept for the next call."""
-        return not waits(self.exported) and mixing(self.exported) is None
+        return self.is_steady and mixing(self.exported) is None
 
     def on(self, device: torch.device) -> Flat:
         """The program on a device.

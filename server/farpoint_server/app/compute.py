@@ -67,8 +67,8 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     cores = max(1, devices.available_cores() // slot.count)
     cpus = sum(device.type == "cpu" for device in chosen)
     threads = settings.cpu_threads or max(1, cores // max(1, cpus))
-    # Of this thread: small work runs on the event loop.
-    torch.set_num_threads(threads)
+    # Of this thread: small work, which runs on the event loop, has no OpenMP team of its own.
+    torch.set_num_threads(1)
     if gpus:
         # By default cuDNN multiplies float32 in convolutions as TF32, with 10 bits of mantissa.
         torch.backends.cudnn.allow_tf32 = False

@@ -66,6 +66,19 @@ class TensorView(NamedTuple):
     is_aligned: bool = True
     """Whether no element lies across its natural boundary, which the kernels need."""
 
+    @classmethod
+    def of(
+        cls, data_type: DataType, shape: tuple[int, ...], data: Buffer, field: str = "points"
+    ) -> "TensorView":
+        """A tensor of received bytes, as many as its shape takes."""
+        # An object's own bytes begin at a boundary of every type.
+        is_aligned = (
+            isinstance(data, bytes)
+            or not len(data)
+            or bool(np.frombuffer(data, ELEMENT_TYPES[data_type]).flags.aligned)
+        )
+        return cls(data_type, shape, data, field=field, is_aligned=is_aligned)
+
     def owned(self) -> "TensorView":
         """The same, aligned and not shared, so that it cannot change after the checks.
 
@@ -113,13 +126,7 @@ def parse_tensor(
     if arrived != size:
         expected = f"{size} bytes for {shape} of {type_name(data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
-    # An object's own bytes begin at a boundary of every type.
-    is_aligned = (
-        isinstance(data, bytes)
-        or not arrived
-        or bool(np.frombuffer(data, ELEMENT_TYPES[data_type]).flags.aligned)
-    )
-    return TensorView(data_type, shape, data, is_aligned=is_aligned)
+    return TensorView.of(data_type, shape, data)
 
 
 def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """The engine of a CPU: threads that share its cores, and small work on the event loop."""
 
+import asyncio
+import time
 import warnings
 from collections.abc import Awaitable
 from functools import partial
@@ -11,7 +13,7 @@ import torch
 
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.devices import available_cores
-from farpoint_server.compute.engine import Engine, service_error
+from farpoint_server.compute.engine import PAUSE, Engine, service_error
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager, manager_of
 from farpoint_server.compute.threads import EngineThread, SharedCores, prepare_thread
@@ -27,6 +29,8 @@ FEW_CORES_NS = 500_000
 # With more cores the engine runs in parallel to the loop, which should keep only work that costs
 # about as much as handing it over. Estimated, not measured.
 MANY_CORES_NS = 250_000
+# A batch of models, whose budget is what they took when they were loaded, may take twice as long.
+LATE = 2
 
 
 class CpuEngine(Engine):
@@ -61,12 +65,19 @@ class CpuEngine(Engine):
         if not is_background:
             self.inline_ns = inline_limit_ns(cores or available_cores())
         self._cores = SharedCores(cpu_threads)
+        self._paused: dict[str, float] = {}
+        """Cost keys of batches that are not run inline, until when."""
 
     async def start(self, first: Work[Any]) -> None:
         _accept_read_only_arrays()
         await super().start(first)
 
     def submit(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
+        small = self._run_small(batch)
+        if small is not None:
+            done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            done.set_result(small)
+            return done
         run = partial(self.memory.run, batch, Batch.run_on_cpu, service_error)
         thread = min(self._threads, key=attrgetter("calls"))
         has_team = thread is self._threads[0] if batch.works[0].uses_openmp else None
@@ -74,9 +85,33 @@ class CpuEngine(Engine):
         answers: Awaitable[list[Any]] = thread.call(shared)
         return answers
 
+    def _run_small(self, batch: Batch[Answer]) -> list[Any] | None:
+        """The answers to a small batch, on the event loop; None for others, and if it fails."""
+        work, now, begun = batch.works[0], time.monotonic(), time.thread_time()
+        if not (work.is_joined and self._is_free) or self._paused.get(work.cost_key, now) > now:
+            return None
+        if sum([each.cost_ns(self.device_type) for each in batch.works]) > self.inline_ns:
+            return None
+        torch.set_num_threads(1)  # of the process for MKL, which an engine's thread may have set
+        predicted = batch.predicted_bytes if self.memory.bounded else 0
+        try:
+            return self.memory.run_inline(batch.run_on_cpu, predicted)
+        except Exception:
+            return None
+        finally:
+            seconds = time.thread_time() - begun  # a busy machine is not the model's fault
+            if seconds * 1e9 > LATE * self.inline_ns:
+                paused = {key: end for key, end in self._paused.items() if end > now}
+                self._paused = {**paused, work.cost_key: now + PAUSE * seconds}
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the event loop may run small work, since no thread of the engine runs any."""
+        return self.inline_ns >= 0 and not any(thread.calls for thread in self._threads)
+
     def inline(self, work: InlineWork[Answer]) -> Answer | None:
         """Work that fails here is left to `submit`, which handles the error."""
-        if self.inline_ns < 0 or any(thread.calls for thread in self._threads):
+        if not self._is_free:
             return None
         try:
             return self.memory.run_inline(

@@ -21,6 +21,8 @@ from farpoint_server.errors import (
 )
 
 T = TypeVar("T")
+# What outlasted its budget on the event loop is queued for so many times as long as it took.
+PAUSE = 100
 
 
 class Engine(ABC):

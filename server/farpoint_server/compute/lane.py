@@ -135,6 +135,8 @@ class Lane:
             self._predicted_s -= predicted_s
             self._since_s = self._clock()
             del jobs  # nothing of a batch is kept while the worker waits
+            # A small batch ends without a pause of this task, and others may have come meanwhile.
+            await asyncio.sleep(0)
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         begun = self._clock()

@@ -13,7 +13,7 @@ from typing import Any
 
 from farpoint_server import request_context
 from farpoint_server.compute.cost import CostModel
-from farpoint_server.compute.engine import Engine
+from farpoint_server.compute.engine import PAUSE, Engine
 from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane
 from farpoint_server.compute.queue import Job, JobQueue
 from farpoint_server.compute.watchdog import Watchdog
@@ -22,9 +22,6 @@ from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, E
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
-# Small work of a caller whose work outlasted its budget on the event loop is queued for so many
-# times as long as that took.
-PAUSE = 100
 
 
 class DeviceScheduler:
@@ -126,7 +123,7 @@ class DeviceScheduler:
             EngineHungError: the engine does not answer.
             DeviceFailedError: the device no longer works.
         """
-        if timeout_s is None or timeout_s > 0:
+        if not work.is_joined and (timeout_s is None or timeout_s > 0):
             outcome = self.run_inline(work)
             if outcome is not None:
                 return outcome

@@ -59,6 +59,7 @@ async def _load(
         if not (is_tried and on_cpu):
             await asyncio.to_thread(_run, engines[0], program.check)
         model = LoadedModel(name, program.manifest, program.parameters)
+        model.is_steady = program.is_steady
         model.peaks = await asyncio.to_thread(_run, engines[0], program.peaks)
         to_device, is_capturable = program.on, program.is_capturable
     else:

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, POINT_DTYPES
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape, parse_tensor
+from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape
 from farpoint_server.codec.wire import Buffer, tensor_crc
 from farpoint_server.compute.work import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
@@ -161,13 +160,12 @@ def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[s
         )
     shape = check_shape(tensor.shape, field)
     data = _data(message, index, field)
-    size = math.prod(shape) * INFERENCE_TYPES[tensor.datatype].numpy.itemsize
+    type_ = INFERENCE_TYPES[tensor.datatype]
+    size = math.prod(shape) * type_.numpy.itemsize
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
         raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
-    number = INFERENCE_TYPES[tensor.datatype].number
-    view = parse_tensor(tensor_pb2.Tensor(data_type=number, shape=shape), field, data)
-    return view._replace(field=field)
+    return TensorView.of(type_.number, shape, data, field)
 
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
