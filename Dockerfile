@@ -14,7 +14,7 @@ COPY client/pyproject.toml /client/
 COPY server/pyproject.toml /server/
 
 FROM scratch AS ops
-COPY pyproject.toml setup.py MANIFEST.in LICENSE /
+COPY pyproject.toml setup.py MANIFEST.in LICENSE THIRD_PARTY.md /
 COPY ops /ops
 COPY csrc /csrc
 COPY tools/native /tools/native

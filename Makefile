@@ -90,14 +90,14 @@ wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server
 	$(BIN)/python tools/wheels.py $(TORCH)
 	$(BIN)/twine check --strict dist/*
 
-release: wheels  ## The same, then the demo from those wheels alone; TORCH=2.13.0 limits both to one torch.
+release: wheels  ## The same, then the demo from those wheels alone; TORCH='2.11.0 2.13.0' limits both.
 	$(BIN)/python tools/prove_release.py $(TORCH)
 
 image: dev  ## Image of IMAGE=cpu|cuda with docker, podman or buildah.
 	$(BIN)/python tools/image/build.py $(IMAGE) $(IMAGE_FLAGS)
 
-image-test: dev  ## The CPU image on a base of Debian's packages, run by podman and tested; needs root.
-	PYTHON=$(BIN)/python tools/image/test.sh
+image-test: dev  ## The same on a base of Debian's packages, run by podman and tested; needs root.
+	PYTHON=$(BIN)/python tools/image/test.sh $(IMAGE)
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

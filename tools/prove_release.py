@@ -1,16 +1,17 @@
-"""Runs the demo from the wheels in dist/ in a clean environment, without the checkout.
+"""Installs the wheels in dist/ with pip in clean environments, and runs the demo from them.
 
-The first argument is the torch to install, one that the wheel of the ops has a binding for; by
-default the newest that `make wheels` tests.
+There is one environment for each pair of a Python and a torch that `make wheels` tests, or for
+those of the torches that arguments name, and one of the client alone, without torch.
 """
 
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-from wheels import DIST, FOLDER, PAIRS, ROOT, make_environment, make_tools, run
+from wheels import DIST, FOLDER, PAIRS, ROOT, find_python, make_environment, make_tools, run
 
 DISTRIBUTIONS = ("farpoint", "farpoint_ops", "farpoint_server")
 CLOUD = ROOT / "tests" / "data" / "autzen_trim_part.laz"
@@ -26,6 +27,13 @@ assert not outside, outside
 assert versions == {farpoint.__version__}, versions
 print(f"release: {farpoint.__version__} in {sys.prefix}")
 """
+IMPORT = """
+import importlib.util, time
+assert importlib.util.find_spec("torch") is None
+begun = time.perf_counter()
+import farpoint
+print(time.perf_counter() - begun)
+"""
 
 
 def find_wheels() -> list[Path]:
@@ -36,21 +44,50 @@ def find_wheels() -> list[Path]:
     return [wheel for (wheel,) in found]
 
 
-def main() -> None:
-    torch = sys.argv[1] if len(sys.argv) > 1 else PAIRS[-1][1]
-    client, ops, server = find_wheels()
-    folder = FOLDER / "release"
+def without_settings() -> dict[str, str]:
+    """The environment without the server's settings and the checkout's packages."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FARPOINT_")}
+    return {**kept, "PYTHONPATH": ""}
+
+
+def prove_client(tools: Path, wheel: Path) -> None:
+    """Installs the client where nothing is installed, and measures its import."""
+    folder = FOLDER / "client"
     shutil.rmtree(folder, ignore_errors=True)
-    packages = (f"farpoint[las,picture] @ {client.as_uri()}", str(ops), str(server))
-    tools = make_tools()
-    python = make_environment(tools, sys.executable, folder, f"torch=={torch}", *packages)
+    python = make_environment(tools, sys.executable, folder, "pip")
+    run(python, "-m", "pip", "install", "-q", wheel)
+    seconds = [
+        float(subprocess.check_output([python, "-c", IMPORT], cwd=folder, env=without_settings()))
+        for _ in range(9)
+    ]
+    print(f"release: import farpoint, without torch: {statistics.median(seconds) * 1e3:.0f} ms")
+
+
+def prove_demo(python: Path, wheels: list[Path]) -> None:
+    """Installs the wheels with pip next to a torch, and runs the demo."""
+    client, *others = wheels
+    folder = python.parents[1]
+    packages = (f"farpoint[las,picture] @ {client.as_uri()}", *others)
+    run(python, "-m", "pip", "install", "-q", *packages)
+    run(python, "-m", "pip", "check", log=folder / "check.log")
     for path in (DEMO, CLOUD):
         shutil.copy(path, folder)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("FARPOINT_")}
-    environment["PYTHONPATH"] = ""
     for command in (["-c", WHERE], ["demo.py", CLOUD.name]):
-        subprocess.run([str(python), *command], check=True, cwd=folder, env=environment)
-    run(tools.with_name("uv"), "pip", "check", "-q", "--python", python)
+        subprocess.run([python, *command], check=True, cwd=folder, env=without_settings())
+
+
+def main() -> None:
+    wheels = find_wheels()
+    tools = make_tools()
+    prove_client(tools, wheels[0])
+    for version, torch in PAIRS:
+        if sys.argv[1:] and torch not in sys.argv[1:]:
+            continue
+        folder = FOLDER / f"release{version}-torch{torch}"
+        shutil.rmtree(folder, ignore_errors=True)
+        python = make_environment(tools, find_python(version), folder, f"torch=={torch}")
+        if python is not None:  # else `make wheels` has said that this Python is not here
+            prove_demo(python, wheels)
 
 
 if __name__ == "__main__":

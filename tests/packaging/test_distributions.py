@@ -69,7 +69,7 @@ def test_the_version_is_that_of_the_tag_and_so_are_those_it_goes_with(built: Bui
 
 
 def test_the_metadata_have_the_licenses_of_what_is_bundled(built: Built) -> None:
-    bundled = {"server": {"farpoint_server/web/licenses.txt"}}
+    bundled = {"server": {"THIRD_PARTY.md", "farpoint_server/web/licenses.txt"}}
     files = {"LICENSE"} | bundled.get(built.folder, set())
     assert set(built.metadata.get_all("License-File") or []) == files
 

@@ -36,7 +36,14 @@ def source(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
     for name in ("ops", "csrc", "tools/native"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "LICENSE", "constraints.txt"):
+    for name in (
+        "pyproject.toml",
+        "setup.py",
+        "MANIFEST.in",
+        "LICENSE",
+        "THIRD_PARTY.md",
+        "constraints.txt",
+    ):
         shutil.copy(ROOT / name, folder)
     (folder / "ops" / "farpoint_ops" / "lib").mkdir(exist_ok=True)
     (folder / "ops" / "farpoint_ops" / "lib" / "libfarpoint_torch_2_10.so").touch()
@@ -106,6 +113,7 @@ def test_one_wheel_serves_every_python_and_these_torches(
         assert libraries == {"libfarpoint_cpu.so"} | bindings
     assert {"farpoint_ops/_load.py", "farpoint_ops/py.typed"} <= names
     assert not [name for name in names if name.startswith(("native", "csrc", "tools"))]
+    assert re.findall(r"^License-File: (\S+)", metadata, re.M) == ["LICENSE", "THIRD_PARTY.md"]
     needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, re.MULTILINE)
     assert sorted(needed) == ["numpy", "torch"]
 
