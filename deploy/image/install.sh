@@ -25,8 +25,8 @@ for folder in ("client", "server"):
     print(*(d for d in project["dependencies"] + tracing if not d.startswith("farpoint")), sep="\n")
 PYTHON
   install -r /tmp/requirements.txt
-  # torch names setuptools for compiling extensions, which a server does not.
-  "$tools/bin/pip" --python "$environment/bin/python" uninstall -y setuptools
+  # torch names these for compiling extensions and models, which a server does not.
+  "$tools/bin/pip" --python "$environment/bin/python" uninstall -y setuptools triton cuda-bindings
   site=$(echo "$environment"/lib/python3*/site-packages)
   echo "$app" > "$site/app.pth"
   # Headers are for the build alone; `ops` has them back.
@@ -35,6 +35,19 @@ PYTHON
   find "$site" -depth -type d \( -name tests -o -path "$site/torch/test" \) -exec rm -r {} +
   find "$site/torch/bin" -type f ! -name torch_shm_manager -delete
   strip --strip-unneeded "$site"/torch/lib/libtorch*.so
+  [ ! -d "$site/nvidia" ] || trim_cuda
+}
+
+# What of CUDA is for other programs: headers, profilers, and libraries that nothing links. torch links
+# those of several GPUs, 2:4 sparsity and random numbers: stand-ins return an error, which torch raises.
+trim_cuda() {
+  find "$site/nvidia" -type f \( -name '*.a' -o -name '*.bc' -o -name '*.h' -o -name 'nvshmem_*' \
+    -o -name 'libcusolverMg*' -o -name 'libnvrtc*.alt.*' -o -name 'libnvperf_*' \) -delete
+  for name in nccl cusparseLt curand; do
+    library=$(echo "$site"/nvidia/*/lib/lib"$name".so.*)
+    nm -D --undefined-only "$site"/torch/lib/*.so | sed -n "s/^ *U \($name.*\)/int \1(void) { return 1; }/p" \
+      | sort -u | gcc -shared -fPIC -x c - -Wl,-soname,"${library##*/}" -o "$library"
+  done
 }
 
 # What is compiled, which takes minutes and is the same for every version.

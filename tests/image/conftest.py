@@ -5,11 +5,14 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 IMAGE = os.environ.get("FARPOINT_IMAGE", "")
+KIND = IMAGE.rpartition(":")[2]  # cpu or cuda
+SOFTGPU = Path(__file__).resolve().parents[2] / "build" / "softgpu"
 HARDENED = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 
 
@@ -19,10 +22,10 @@ def podman(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[s
 
 
 class Container:
-    """A server of the image, on ports of loopback that are free; ready when it is made."""
+    """A server of the image on the CPU, on free ports of loopback; ready when it is made."""
 
     def __init__(self, *flags: str, options: tuple[str, ...] = ()) -> None:
-        listen = ("--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0")
+        listen = ("--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0", "--device=cpu")
         options = ("--network=host", "--env=FARPOINT_PROBE_LISTEN=127.0.0.1:0", *HARDENED, *options)
         command = ("run", "--detach", *options, IMAGE, *listen, *flags)
         self.id = podman(*command).stdout.strip()
@@ -86,6 +89,26 @@ def start() -> Iterator[Callable[..., Container]]:
 @pytest.fixture(scope="session")
 def container(start: Callable[..., Container]) -> Container:
     return start()
+
+
+@pytest.fixture
+def software_gpu(container: Container) -> tuple[str, ...]:
+    """Options of podman that put the software CUDA runtime in place of CUDA's libraries."""
+    if KIND != "cuda" or not (SOFTGPU / "installed").exists():
+        pytest.skip("needs the CUDA image and the software CUDA runtime: make gpu-soft")
+    code = "import torch; print(torch.__path__[0], torch.__version__)"
+    path, version = container.run("python3", "-c", code).split()
+    there = Path(path).parent
+    (here,) = (SOFTGPU / "venv").glob("lib/python3*/site-packages")
+    if not (here / f"torch-{version.partition('+')[0]}.dist-info").exists():
+        pytest.skip(f"needs the runtime under the image's torch: SOFTGPU_TORCH={version}")
+    mounts = {
+        SOFTGPU / "packages" / "farpoint_ops" / "lib": Path("/opt/app/farpoint_ops/lib"),
+        here / "nvidia" / "cu13" / "lib": there / "nvidia" / "cu13" / "lib",
+        here / "softgpu_start.py": there / "softgpu_start.py",
+        here / "softgpu.pth": there / "softgpu.pth",
+    }
+    return tuple(f"--volume={source}:{target}:ro" for source, target in mounts.items())
 
 
 @pytest.fixture(scope="session")

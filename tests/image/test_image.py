@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 import pytest
+from tests.image.conftest import HARDENED, KIND, podman
 from tests.support.brute_force import furthest_points
 from tests.support.servers.certificates import issue
 
 import farpoint
 
+SIZES = {"cpu": 900e6, "cuda": 3.3e9}
 CLOUD = np.random.default_rng(5).normal(size=(2000, 3)).astype(np.float32)
 TOKEN = "4e6f7420612073656372657421204e6f7420612073656372657421"
 
@@ -41,7 +43,7 @@ def test_there_is_nothing_to_install_or_compile_with(container):
 
 
 def test_it_has_labels_and_is_small(configuration):
-    assert configuration["Size"] < 900e6
+    assert configuration["Size"] < SIZES[KIND]
     labels = configuration["Labels"]
     names = {name.removeprefix("org.opencontainers.image.") for name in labels}
     assert names >= {"title", "description", "licenses", "version", "revision", "created"}
@@ -61,6 +63,22 @@ def test_it_answers_as_brute_force_does(container):
         )
     with urllib.request.urlopen(f"http://{container.http_address}/", timeout=60) as answer:
         assert b"<script" in answer.read()
+
+
+def test_a_gpu_that_is_missing_is_named(image):
+    done = podman("run", "--rm", *HARDENED, image, "--device=cuda:0", check=False)
+    assert done.returncode == 2
+    assert re.search({"cpu": "is built without CUDA", "cuda": "finds no GPU"}[KIND], done.stderr)
+
+
+def test_it_answers_on_a_gpu_as_on_the_cpu(container, start, software_gpu):
+    on_gpu = start("--device=cuda:0", options=software_gpu)
+    with farpoint.Client(container.address) as cpu, farpoint.Client(on_gpu.address) as gpu:
+        sample = gpu.sample(CLOUD, 64)
+        assert sample.indices.tolist() == furthest_points(CLOUD, 64).tolist()
+        assert on_gpu.wait_for("ready")["device"] == "cuda:0"
+        for ours, theirs in zip(gpu.encode(CLOUD).stages, cpu.encode(CLOUD).stages, strict=True):
+            np.testing.assert_allclose(ours.features, theirs.features, rtol=1e-3, atol=1e-4)
 
 
 def test_traces_can_be_switched_on(start):

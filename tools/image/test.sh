@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the CPU image on a base of Debian's packages, runs it hardened with podman, and has the
-# image's own tests and those of the service against it. Needs root, and from Debian: apt-get install
-# buildah podman runc mmdebstrap. No daemon, no systemd, no registry of images.
+# Builds the image `cpu` or `cuda` on a base of Debian's packages, runs it hardened with podman, and has
+# the image's own tests and those of the service against it, on the CPU. Needs root, and from Debian:
+# apt-get install buildah podman runc mmdebstrap. No daemon, no systemd, no registry of images. `cuda`
+# compiles with the toolkit of this machine, and answers on the software CUDA runtime where
+# `SOFTGPU_TORCH=2.13.0 make gpu-soft`, with the torch of constraints.txt, has built it.
 #
 # IMAGE_FLAGS are further flags of the build, such as a pip configuration of this machine:
 #   IMAGE_FLAGS='-v /etc/pip.conf:/etc/pip.conf:ro --build-arg TORCH_INDEX_URL='
@@ -10,6 +12,7 @@ cd "$(dirname "$0")/../.."
 folder=$PWD/build/image
 base=localhost/farpoint-debian:bookworm
 python=${PYTHON:-python3}
+image=${1:-cpu}
 mkdir -p "$folder"
 # Settings that need neither systemd nor a network of their own.
 cat > "$folder/containers.conf" << 'CONF'
@@ -22,7 +25,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 CONF
 export CONTAINERS_CONF=$folder/containers.conf BUILDAH_ISOLATION=chroot IMAGE_ENGINE=buildah
-export FARPOINT_IMAGE=localhost/farpoint-server:cpu
+export FARPOINT_IMAGE=localhost/farpoint-server:$image
 
 if ! buildah inspect --type=image "$base" > /dev/null 2>&1; then
   # As small as Debian's own image `slim`.
@@ -33,8 +36,13 @@ if ! buildah inspect --type=image "$base" > /dev/null 2>&1; then
   buildah build -t "$base" "$folder"
   rm "$folder/root.tar"
 fi
+flags=()
+if [ "$image" = cuda ]; then
+  cuda=$(realpath "${CUDA_HOME:-/usr/local/cuda}")
+  flags=(--build-arg "CUDA_BASE=$base" --volume "$cuda:/usr/local/cuda:ro")
+fi
 # shellcheck disable=SC2086
-"$python" tools/image/build.py cpu --build-arg "BASE=$base" \
+"$python" tools/image/build.py "$image" --build-arg "BASE=$base" "${flags[@]}" \
   --layers --pull-never ${IMAGE_FLAGS:-}
 
 test() { "$python" -m pytest -q -p no:cacheprovider "$@"; }

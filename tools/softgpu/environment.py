@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "softgpu"
 PYTHON = BUILD / "venv" / "bin" / "python"
-TORCH = "2.14.1"
+# `make image-test IMAGE=cuda` wants that of the image.
+TORCH = os.environ.get("SOFTGPU_TORCH", "2.14.1")
 NEEDED_BY_TORCH = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing-extensions")
 TOOLS = ("setuptools>=77", "setuptools-scm>=8", "wheel", "ninja")
 TEST_TOOLS = ("pytest>=8", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
@@ -58,7 +59,7 @@ def make_environment() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     run(sys.executable, "-m", "venv", BUILD / "venv")
     pip = (PYTHON, "-m", "pip", "install", "-q", "-c", constraints())
-    run(*pip, "--no-deps", f"torch=={TORCH}")
+    run(*pip, "--no-deps", f"torch==={TORCH}")  # and no 2.13.0+cpu
     run(*pip, *NEEDED_BY_TORCH, *TOOLS, *TEST_TOOLS, *TEST_PACKAGES, *requirements())
     editable = [word for package in PACKAGES for word in ("-e", package)]
     run(*pip, "--no-deps", "--no-build-isolation", *editable)
