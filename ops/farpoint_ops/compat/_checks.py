@@ -6,7 +6,7 @@ from functools import wraps
 from inspect import signature
 from numbers import Real
 from types import UnionType
-from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +63,8 @@ def checked(shapes: str = "", **inner: str) -> Callable[[Callable[P, R]], Callab
 
 def _check_type(name: str, value: object, hint: Any) -> None:
     """Raises TypeError where the value is of none of the types of an annotation."""
-    allowed = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    # A Union rather than a UnionType where Python 3.10 finds None as the default.
+    allowed = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if not any(_is_a(value, kind) for kind in allowed):
         types = " or ".join(
             "None" if kind is type(None) else getattr(kind, "__name__", str(kind))

@@ -117,7 +117,8 @@ def _search(
     if k < 1:
         raise ValueError(f"K: expected at least 1, got {k}")
     n = p2.size(1)
-    k = torch.sym_min(k, n)  # type: ignore[no-untyped-call]
+    # Dynamo of torch 2.11 traces sym_min of two numbers to no graph; `min` it makes sym_min.
+    k = min(k, n) if torch.compiler.is_dynamo_compiling() else torch.sym_min(k, n)  # type: ignore[no-untyped-call]
     rows: Tensor = torch.ops.farpoint._search(
         p2.detach().flatten(0, 1),
         p1.detach().flatten(0, 1),
