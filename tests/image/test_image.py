@@ -14,7 +14,7 @@ from tests.support.servers.certificates import issue
 
 import farpoint
 
-SIZES = {"cpu": 900e6, "cuda": 3.3e9}
+SIZES = {"cpu": 900e6, "cuda": 3.4e9}
 CLOUD = np.random.default_rng(5).normal(size=(2000, 3)).astype(np.float32)
 TOKEN = "4e6f7420612073656372657421204e6f7420612073656372657421"
 
@@ -72,7 +72,7 @@ def test_a_gpu_that_is_missing_is_named(image):
 
 
 def test_it_answers_on_a_gpu_as_on_the_cpu(container, start, software_gpu):
-    on_gpu = start("--device=cuda:0", options=software_gpu)
+    on_gpu = start(device="cuda:0", options=software_gpu)
     with farpoint.Client(container.address) as cpu, farpoint.Client(on_gpu.address) as gpu:
         sample = gpu.sample(CLOUD, 64)
         assert sample.indices.tolist() == furthest_points(CLOUD, 64).tolist()
