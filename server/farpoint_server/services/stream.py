@@ -35,8 +35,8 @@ from farpoint_server.transport.outgoing import Outgoing, Response
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.
 AHEAD = 4
-# A stream that ends by itself has so long to do it when a drain begins.
-LAST_S = 0.1
+# A stream that ends by itself has so long to do it when a drain begins, as HTTP has for a request.
+LAST_S = 0.5
 
 _Answer: TypeAlias = tuple[Response, Sequence[Buffer]]
 
