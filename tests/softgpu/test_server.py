@@ -48,7 +48,8 @@ def start(monkeypatch, control, findings) -> Iterator[Start]:
             monkeypatch.setenv("SOFTGPU_LOG", str(findings))
             for name, value in settings.items():
                 monkeypatch.setenv(f"SOFTGPU_{name}", str(value))
-            return start_on(*flags, device=device)
+            # Its trial would take minutes on slow streams.
+            return start_on("--encoder", "none", *flags, device=device)
 
         yield start
 
