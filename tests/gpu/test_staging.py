@@ -19,7 +19,7 @@ from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.compute.transfer.device import CudaDevice
 from farpoint_server.compute.transfer.queue import TransferQueue
 from farpoint_server.compute.transfer.transfer import PINNED_BYTES
-from farpoint_server.compute.work import Launch
+from farpoint_server.compute.work import Joined, Launch
 from farpoint_server.kinds.sample import SampleWork, one_point
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -67,7 +67,7 @@ def start(transfers: TransferQueue, gate: Gate, launches: Sequence[Launch]) -> F
 
 
 def run(transfers: TransferQueue, gate: Gate, batch: Sequence[np.ndarray]) -> Future:
-    return start(transfers, gate, [Launch(spin, [batch])])
+    return start(transfers, gate, [Launch(spin, Joined([batch]))])
 
 
 def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:

@@ -84,7 +84,7 @@ def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run
         from farpoint_server.compute.memory.gate import Gate
         from farpoint_server.compute.transfer.device import CudaDevice
         from farpoint_server.compute.transfer.queue import TransferQueue
-        from farpoint_server.compute.work import Launch
+        from farpoint_server.compute.work import Joined, Launch
         gate, ends = Gate(), []
         transfers = TransferQueue(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
         clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]
@@ -94,7 +94,7 @@ def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run
         def submit(i):
             answer = Future()
             with gate.reading():
-                launch = Launch(held, [[clouds[i]]])
+                launch = Launch(held, Joined([[clouds[i]]]))
                 transfers.start([launch], lambda outputs, _: answer.set_result(outputs[0][0]))
             return answer
         def uploads():

@@ -8,7 +8,7 @@ import numpy as np
 
 from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute.work import Array, Launch, Outcome, Part, Work
+from farpoint_server.compute.work import Array, Launch, Layout, Outcome, Work
 from farpoint_server.kinds.sample import (
     POINT_NS,
     SAMPLE_NS,
@@ -19,6 +19,7 @@ from farpoint_server.kinds.sample import (
 
 # Of a message, at most: what it has besides the points, and a point.
 HEAD_BYTES, POINT_BYTES = 512, 24
+_FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 # With a radius, how long it takes is only known from its points.
 RADIUS_NS = 500_000
 
@@ -190,26 +191,16 @@ class RawSample(Work["bytes | _Rows | None"]):
 
     @classmethod
     def launches(cls, works: "Sequence[RawSample]") -> Sequence[Launch]:
-        requests = [work._request for work in works]
         lengths, counts = [work.point_count for work in works], [work.samples for work in works]
-        starts, radii = ([getattr(each, name) for each in requests] for name in ("start", "radius"))
         kernel = SampleKernel(
             points=sum(lengths),
             clouds=len(works),
             samples=sum(counts),
             longest=max(lengths),
             most=max(counts),
-            with_distances=any(each.return_distances for each in requests),
+            with_distances=any(work._request.return_distances for work in works),
         )
-        arrays: list[Sequence[Part]] = [
-            [_Points(works, kernel.points)],
-            [np.array([0, *lengths], np.int64).cumsum()],
-            [np.array([0, *counts], np.int64).cumsum()],
-            [np.array(starts, np.int64)],
-        ]
-        if max(radii) >= 0:
-            arrays.append([np.array(radii, np.float32)])
-        return [Launch(kernel, arrays)]
+        return [Launch(kernel, _Clouds(works, kernel.points))]
 
     @classmethod
     def answers(cls, works: "Sequence[RawSample]", outputs: Sequence[Sequence[Array]]) -> list[Any]:
@@ -226,22 +217,24 @@ class RawSample(Work["bytes | _Rows | None"]):
         return answers
 
 
-class _Points:
-    """The clouds of some messages as float32, which C++ reads, checks and shifts in one pass."""
-
-    dtype = np.dtype(np.float32)
+class _Clouds:
+    """The arrays of a batch of messages, which C++ reads in one pass: the inputs of the kernel."""
 
     def __init__(self, works: Sequence[RawSample], points: int) -> None:
         self._works = works
-        self.shape: tuple[int, ...] = (points, 3)
+        number = (len(works),)
+        ends = Layout(_INT64, (len(works) + 1,))
+        self.layouts = [Layout(_FLOAT32, (points, 3)), ends, ends, Layout(_INT64, number)]
+        if any(work._request.radius >= 0 for work in works):
+            self.layouts.append(Layout(_FLOAT32, number))
 
-    def fill(self, target: Array) -> None:
+    def fill(self, memory: Array, begins: Sequence[int]) -> None:
         """Writes them; each request then knows whether it is valid."""
-        count = len(self._works)
+        count, address = len(self._works), _address(memory)
         messages = (ctypes.c_char_p * count)(*[work._raw for work in self._works])
-        addresses = [ctypes.addressof(work._request) for work in self._works]
-        requests = (ctypes.c_void_p * count)(*addresses)
-        _read_clouds(messages, requests, count, _address(target))
+        requests = [ctypes.addressof(work._request) for work in self._works]
+        arrays = (ctypes.c_void_p * 5)(*[address + begin for begin in begins])
+        _read_clouds(messages, (ctypes.c_void_p * count)(*requests), count, arrays)
 
 
 def _address(array: Array) -> int:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,32 +28,85 @@ W = TypeVar("W", bound="Work[Any]")
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 
-class Source(Protocol):
-    """A part of an input that is made in its place, as from messages in pinned memory."""
+class Layout(NamedTuple):
+    """An array without its memory."""
 
     dtype: "np.dtype[Any]"
     shape: tuple[int, ...]
 
-    def fill(self, target: Array) -> None:
-        """Writes it, on any thread."""
+    def view(self, memory: Array, begin: int) -> Array:
+        """The array in bytes, from `begin` on."""
+        array: Array = np.ndarray(self.shape, self.dtype, memory, begin)
+        return array
 
 
-Part: TypeAlias = Array | Source
+class Arrangement(NamedTuple):
+    """Several arrays in one block of memory."""
+
+    layouts: Sequence[Layout]
+    begins: Sequence[int]
+    """Offset of each in bytes."""
+    size: int
+    """Bytes of all."""
+
+
+# As torch and the driver align memory: kernels use wide loads.
+ALIGNMENT = 256
+
+
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """The next multiple."""
+    return -(-size // alignment) * alignment
+
+
+def lay_out(layouts: Sequence[Layout], alignment: int = ALIGNMENT) -> Arrangement:
+    """Arrays one after the other."""
+    begins, end = [], 0
+    for dtype, shape in layouts:
+        begins.append(end)
+        end += aligned(prod(shape) * dtype.itemsize, alignment)
+    return Arrangement(layouts, begins, end)
+
+
+class Inputs(Protocol):
+    """The arrays of a launch, which are written where the launch needs them."""
+
+    @property
+    def layouts(self) -> Sequence[Layout]:
+        """Each of them."""
+
+    def fill(self, memory: Array, begins: Sequence[int]) -> None:
+        """Writes each into bytes of host memory, from its begin on, on any thread."""
+
+
+class Joined:
+    """Arrays in parts, which are joined along the first dimension."""
+
+    def __init__(self, arrays: Sequence[Sequence[Array]]) -> None:
+        self.arrays = arrays
+
+    @property
+    def layouts(self) -> Sequence[Layout]:
+        """Of the joined arrays."""
+        return [
+            Layout(parts[0].dtype, (sum([len(part) for part in parts]), *parts[0].shape[1:]))
+            for parts in self.arrays
+        ]
+
+    def fill(self, memory: Array, begins: Sequence[int]) -> None:
+        """Each in one copy."""
+        for layout, parts, begin in zip(self.layouts, self.arrays, begins, strict=True):
+            target, end = layout.view(memory, begin), 0
+            for part in parts:
+                start, end = end, end + len(part)
+                target[start:end] = part
 
 
 class Launch(NamedTuple):
     """One call of a kernel."""
 
     kernel: Kernel
-    arrays: Sequence[Sequence[Part]]
-    """Inputs, each in parts that the engine joins along the first dimension."""
-
-
-class Layout(NamedTuple):
-    """An array without its memory."""
-
-    dtype: "np.dtype[Any]"
-    shape: tuple[int, ...]
+    inputs: Inputs
 
 
 class Staged(NamedTuple):
@@ -198,16 +252,19 @@ def run_on_cpu(launch: Launch, cancelled: Int32s | None = None) -> list[Array]:
     """The outputs of a launch, computed on the calling thread."""
     flags = None if cancelled is None else torch.from_numpy(cancelled)
     with torch.inference_mode():
-        inputs = [torch.from_numpy(joined([*map(_made, parts)])) for parts in launch.arrays]
+        inputs = [torch.from_numpy(array) for array in _arrays(launch.inputs)]
         return [output.numpy() for output in launch.kernel(*inputs, cancelled=flags)]
 
 
-def _made(part: Part) -> Array:
-    if isinstance(part, np.ndarray):
-        return part
-    array = np.empty(part.shape, part.dtype)
-    part.fill(array)
-    return array
+def _arrays(inputs: Inputs) -> Iterator[Array]:
+    if isinstance(inputs, Joined):
+        yield from map(joined, inputs.arrays)
+        return
+    arrangement = lay_out(inputs.layouts)
+    memory = np.empty(arrangement.size, np.uint8)
+    inputs.fill(memory, arrangement.begins)
+    for layout, begin in zip(arrangement.layouts, arrangement.begins, strict=True):
+        yield layout.view(memory, begin)
 
 
 def joined(parts: Sequence[Array]) -> Array:

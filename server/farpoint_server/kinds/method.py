@@ -8,7 +8,16 @@ import numpy as np
 from torch import Tensor
 
 from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
-from farpoint_server.compute.work import Array, Float32s, Float64s, Int64s, Launch, Work, halves
+from farpoint_server.compute.work import (
+    Array,
+    Float32s,
+    Float64s,
+    Int64s,
+    Joined,
+    Launch,
+    Work,
+    halves,
+)
 from farpoint_server.kinds.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN, Samples
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
@@ -130,7 +139,7 @@ class MethodWork(Work[Samples]):
     def _launch(self) -> Launch:
         clouds = self.clouds
         lengths, counts = tuple(clouds.lengths.tolist()), tuple(clouds.sample_counts.tolist())
-        return Launch(MethodKernel(clouds.method, lengths, counts), [[clouds.points]])
+        return Launch(MethodKernel(clouds.method, lengths, counts), Joined([[clouds.points]]))
 
     def _part(self, rows: slice, part: slice) -> "MethodWork":
         clouds, method = self.clouds, self.clouds.method

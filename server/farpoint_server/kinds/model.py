@@ -21,7 +21,7 @@ from farpoint_models.programs.program import Flat
 from farpoint_models.programs.tensors import CLOUDS
 from farpoint_server.compute.graphs import Capturable, GraphKernel
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
-from farpoint_server.compute.work import Array, Int64s, Launch, Work, concatenated
+from farpoint_server.compute.work import Array, Int64s, Joined, Launch, Work, concatenated
 from farpoint_server.errors import InvalidRequestError, shortened
 from farpoint_server.kinds.batching import ModelInput, ModelOutput, merged, split
 
@@ -214,7 +214,7 @@ class ModelWork(Work[Outputs]):
     def launches(cls, works: "Sequence[ModelWork]") -> Sequence[Launch]:
         model = works[0].model
         return [
-            Launch(ModelKernel(model.number), [[array] for array in arrays])
+            Launch(ModelKernel(model.number), Joined([[array] for array in arrays]))
             for arrays in _arguments(works)
         ]
 
@@ -278,7 +278,7 @@ class TrialWork(ModelWork):
     @classmethod
     def launches(cls, works: "Sequence[ModelWork]") -> Sequence[Launch]:
         (launch,) = super().launches(works)
-        return [Launch(TrialKernel(works[0].model.number), launch.arrays)]
+        return [Launch(TrialKernel(works[0].model.number), launch.inputs)]
 
     @classmethod
     def answers(cls, works: "Sequence[ModelWork]", outputs: Sequence[Sequence[Array]]) -> list[Any]:

@@ -17,9 +17,9 @@ from farpoint_server.compute.work import (
     Float64s,
     Int32s,
     Int64s,
+    Joined,
     Launch,
     Layout,
-    Part,
     Staged,
     StreamKernel,
     Work,
@@ -85,7 +85,8 @@ class Samples(NamedTuple):
 _INDEX, _DISTANCE = np.dtype(np.int32), np.dtype(np.float32)
 
 
-@dataclass(frozen=True)
+# Not frozen: that takes four times as long to make, and every batch makes one.
+@dataclass
 class SampleKernel(StreamKernel):
     """Farthest point sampling of clouds of any length in one launch."""
 
@@ -198,9 +199,9 @@ class SampleWork(Work[Samples]):
         return gpu_ns(self.point_count, int(self.clouds.sample_counts.max()))
 
     def inline(self, budget_ns: int) -> Samples | None:
-        ((kernel, arrays),) = self.launches([self])
+        ((kernel, inputs),) = self.launches([self])
         assert isinstance(kernel, SampleKernel)
-        launch = Launch(replace(kernel, budget_ns=budget_ns), arrays)
+        launch = Launch(replace(kernel, budget_ns=budget_ns), inputs)
         outputs = run_on_cpu(launch, np.zeros(self.cloud_count, np.int32))
         return self.answers([self], [outputs])[0] if len(outputs[0]) else None
 
@@ -217,7 +218,7 @@ class SampleWork(Work[Samples]):
         sample_offsets = _offsets([clouds.sample_counts for clouds in requests])
         longest, most = (int(np.diff(ends).max()) for ends in (offsets, sample_offsets))
         with_distances = any(clouds.with_distances for clouds in requests)
-        arrays: list[Sequence[Part]] = [
+        arrays: list[Sequence[Array]] = [
             [clouds.points for clouds in requests],
             [offsets],
             [sample_offsets],
@@ -233,7 +234,7 @@ class SampleWork(Work[Samples]):
             most=most,
             with_distances=with_distances,
         )
-        return [Launch(kernel, arrays)]
+        return [Launch(kernel, Joined(arrays))]
 
     @classmethod
     def answers(

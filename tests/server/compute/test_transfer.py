@@ -11,7 +11,7 @@ from tests.support.compute.fake_device import FakeDevice
 
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.transfer.queue import SLOTS, TransferQueue
-from farpoint_server.compute.work import Launch
+from farpoint_server.compute.work import Joined, Launch
 
 RANDOM = np.random.default_rng(3)
 BUFFERS_PER_TRANSFER = 2
@@ -34,7 +34,7 @@ class Trip:
             answer.set_exception(error) if error else answer.set_result(outputs[0])
 
         with self.gate.reading():
-            self.transfers.start([Launch(kernel, batch)], finish)
+            self.transfers.start([Launch(kernel, Joined(batch))], finish)
         return answer
 
     def check(self) -> None:
@@ -148,7 +148,7 @@ def test_one_batch_is_downloaded_while_the_kernels_of_the_next_run():
 def test_a_batch_is_one_copy_each_way_and_makes_no_event():
     trip = Trip(FakeDevice())
     made, points = trip.device.events, np.ones((5, 3), np.float32)
-    launch = Launch(lambda *each: [torch.cat(each).sum(1)], [[points]] * 3)
+    launch = Launch(lambda *each: [torch.cat(each).sum(1)], Joined([[points]] * 3))
     for _ in range(3):
         answer = Future()
         with trip.gate.reading():
@@ -164,7 +164,7 @@ def test_launches_of_one_batch_follow_each_other_in_one_transfer():
     batches = [batch(100), batch(20, 30)]
     answer = Future()
     with trip.gate.reading():
-        launches = [Launch(kernel, made) for made in batches]
+        launches = [Launch(kernel, Joined(made)) for made in batches]
         trip.transfers.start(launches, lambda outputs, _: answer.set_result(outputs))
     for got, made in zip(answer.result(LONG_S), batches, strict=True):
         for output, wanted in zip(got, expected(made), strict=True):

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 
 from farpoint_server.compute.graphs import Graphs
-from farpoint_server.compute.transfer.staging import Place
-from farpoint_server.compute.work import Array, Kernel, StreamKernel
+from farpoint_server.compute.work import Arrangement, Array, Kernel, Layout, StreamKernel
 
 
 class Race(RuntimeError):  # noqa: N818
@@ -184,8 +183,8 @@ class FakeDevice:
         self,
         kernel: StreamKernel,
         blocks: tuple[FakeTensor, FakeTensor, FakeTensor],
-        inputs: tuple[Sequence[Place], int],
-        outputs: tuple[Sequence[Place], int],
+        inputs: Arrangement,
+        outputs: Arrangement,
         stream: FakeStream,
         done: FakeEvent,
     ) -> None:
@@ -193,10 +192,12 @@ class FakeDevice:
         source, memory, target = blocks
         with self.on(stream):
             self._ask("start")
-            uploaded, staged = (self.view(m, 0, m.dtype, (inputs[1],)) for m in (memory, source))
+            uploaded, staged = (self.view(m, 0, m.dtype, (inputs.size,)) for m in (memory, source))
             self._copy(uploaded, staged, "upload")
-            found = list(self.call(kernel, [self.view(memory, *place) for place in inputs[0]]))
-            for place, output in zip(outputs[0], found, strict=True):
+            found = list(
+                self.call(kernel, [self.view(memory, *place) for place in _places(inputs)])
+            )
+            for place, output in zip(_places(outputs), found, strict=True):
                 self.download(self.view(target, *place), output)
             self._give("event", lambda: found.clear())  # until then the block of memory holds them
             self.record(done, stream)
@@ -216,8 +217,8 @@ class FakeDevice:
     ) -> FakeTensor:
         return FakeTensor(memory.memory, memory.begin + begin, dtype, tuple(shape))
 
-    def layout(self, tensor: FakeTensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
-        return tensor.dtype, tensor.shape
+    def layout(self, tensor: FakeTensor) -> Layout:
+        return Layout(tensor.dtype, tensor.shape)
 
     def array(self, pinned: FakeTensor) -> Array:
         self._ask("array")
@@ -337,6 +338,11 @@ class FakeDevice:
         """Also remembered: the thread that meets it may not be the one to blame."""
         self.races.append(what)
         raise Race(what)
+
+
+def _places(arranged: Arrangement) -> Iterator[tuple[int, "np.dtype[Any]", tuple[int, ...]]]:
+    for layout, begin in zip(arranged.layouts, arranged.begins, strict=True):
+        yield begin, *layout
 
 
 def _empty(tensor: FakeTensor) -> torch.Tensor:

@@ -46,10 +46,18 @@ int32_t farpoint_read_sample_request(const uint8_t* message, int64_t size, int32
 int64_t farpoint_answer_sample_request(const uint8_t* message, farpoint_sample_request* request,
                                        double arrived, int64_t budget_ns, uint8_t* response);
 
-// Writes the clouds of some messages as float32, one after the other, and says in each request
-// whether it is valid.
+// The arrays of a batch, as the kernels of a device want them.
+struct farpoint_clouds {
+  float* xyz;               // the clouds of all messages
+  int64_t* offsets;         // (count + 1)
+  int64_t* sample_offsets;  // (count + 1)
+  int64_t* starts;          // (count)
+  float* radii;             // (count), or null
+};
+
+// Writes the arrays of some messages, and says in each request whether it is valid.
 void farpoint_read_clouds(const uint8_t* const* messages, farpoint_sample_request* const* requests,
-                          int64_t count, float* xyz);
+                          int64_t count, const farpoint_clouds* clouds);
 
 // Writes a SampleResponse of at most `response_bytes` from the samples of a cloud that was read.
 //

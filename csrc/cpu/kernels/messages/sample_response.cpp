@@ -195,10 +195,16 @@ extern "C" int64_t farpoint_answer_sample_request(const uint8_t* message,
 
 extern "C" void farpoint_read_clouds(const uint8_t* const* messages,
                                      farpoint_sample_request* const* requests, int64_t count,
-                                     float* xyz) {
+                                     const farpoint_clouds* clouds) {
+  clouds->offsets[0] = clouds->sample_offsets[0] = 0;
   for (int64_t i = 0; i < count; ++i) {
-    farpoint::cpu::messages::read_cloud(messages[i], *requests[i], xyz);
-    xyz += 3 * requests[i]->points;
+    farpoint_sample_request& request = *requests[i];
+    const int64_t begin = clouds->offsets[i];
+    farpoint::cpu::messages::read_cloud(messages[i], request, clouds->xyz + 3 * begin);
+    clouds->offsets[i + 1] = begin + request.points;
+    clouds->sample_offsets[i + 1] = clouds->sample_offsets[i] + request.samples;
+    clouds->starts[i] = request.start;
+    if (clouds->radii) clouds->radii[i] = request.radius;
   }
 }
 

@@ -12,8 +12,15 @@ from torch import Tensor
 
 from farpoint_server.compute.graphs import GraphKernel, Graphs
 from farpoint_server.compute.transfer.library import library
-from farpoint_server.compute.transfer.staging import Place, aligned
-from farpoint_server.compute.work import Array, Kernel, Layout, Staged, StreamKernel
+from farpoint_server.compute.work import (
+    Arrangement,
+    Array,
+    Kernel,
+    Layout,
+    Staged,
+    StreamKernel,
+    aligned,
+)
 
 
 @cache
@@ -86,8 +93,8 @@ class CudaDevice:
         self,
         kernel: StreamKernel,
         blocks: tuple[Block, Block, Block],
-        inputs: tuple[Sequence[Place], int],
-        outputs: tuple[Sequence[Place], int],
+        inputs: Arrangement,
+        outputs: Arrangement,
         stream: torch.cuda.Stream,
         done: torch.cuda.Event,
     ) -> None:
@@ -96,26 +103,25 @@ class CudaDevice:
         Args:
             kernel: Of its only launch.
             blocks: Pinned inputs, memory of the device for everything, and pinned outputs.
-            inputs: Place of each array in its block, and the bytes of all.
-            outputs: As `inputs`.
+            inputs: In the first block, and in the second.
+            outputs: In the last block, and in the second after the inputs.
             stream: Of the batch.
             done: Recorded after it, whatever fails.
         """
         source, memory, target = blocks
-        (places, size), (targets, target_bytes) = inputs, outputs
         staged = Staged(
             source.address,
             memory.address,
             target.address,
-            source_bytes=size,
-            target_bytes=target_bytes,
-            outputs=size,
-            scratch=size + aligned(target_bytes),
+            source_bytes=inputs.size,
+            target_bytes=outputs.size,
+            outputs=inputs.size,
+            scratch=inputs.size + aligned(outputs.size),
             stream=stream.cuda_stream,
             event=done.cuda_event,
             device=self._index,
         )
-        code = kernel.start(staged, [p.begin for p in places], [p.begin for p in targets])
+        code = kernel.start(staged, inputs.begins, outputs.begins)
         if code:
             text = library().farpoint_cuda_error(code).decode()
             raise RuntimeError(f"a batch was not launched: {text} (CUDA error {code})")

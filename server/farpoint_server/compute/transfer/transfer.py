@@ -7,28 +7,31 @@ C++ takes all of it in one call; others are called by torch.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from farpoint_server.compute.graphs import Graphs
 from farpoint_server.compute.memory.oom import Aside
+from farpoint_server.compute.transfer.buffer import Buffer
 from farpoint_server.compute.transfer.device import Block, CudaDevice
-from farpoint_server.compute.transfer.staging import (
-    Buffer,
-    Place,
+from farpoint_server.compute.work import (
+    Arrangement,
+    Array,
+    Kernel,
+    Launch,
+    StreamKernel,
     aligned,
-    fill,
-    joined_layout,
     lay_out,
 )
-from farpoint_server.compute.work import Array, Kernel, Launch, StreamKernel
 
 # Pinned memory of a slot, at least: a batch that the event loop begins rarely needs more, which
 # the driver takes a millisecond to lock.
 PINNED_BYTES = 1 << 20
 # Device memory that a slot keeps for its next batch, at most; larger ones ask torch's cache.
 KEPT_BYTES = 4 << 20
+NOTHING = lay_out([])
 Outputs: TypeAlias = list[list[Array]]
 """Of each launch, in host memory."""
 
@@ -73,7 +76,7 @@ class Transfer:
         self._device, self.slot, self.release_gate = device, slot, release_gate
         self._kept: list[Any] = []
         self._counts: list[int] = []
-        self._places: list[Place] = []
+        self._outputs = NOTHING
         self._target: Block | None = None
 
     def begin(self, launches: Sequence[Launch]) -> None:
@@ -82,12 +85,12 @@ class Transfer:
         Raises:
             Exception: what staging, allocation or a launch raised; nothing is queued then.
         """
-        places, size = self._stage(launches)
+        inputs = self._stage(launches)
         kernel = launches[0].kernel
         if len(launches) == 1 and isinstance(kernel, StreamKernel):
-            self._start(kernel, places, size)
+            self._start(kernel, inputs)
         else:
-            self._launch(launches, places, size)
+            self._launch(launches, inputs)
 
     def has_passed(self, most_ns: int) -> bool:
         """Whether it is done, without an error, while the thread spins for so long."""
@@ -100,72 +103,78 @@ class Transfer:
     def outputs(self) -> Outputs:
         """What came back, the caller's own to keep: the buffer is reused."""
         assert self._target is not None
-        memory, places = self._device.array(self._target), iter(self._places)
-        return [[next(places).view(memory).copy() for _ in range(n)] for n in self._counts]
+        memory, (layouts, begins, _) = self._device.array(self._target), self._outputs
+        places = zip(layouts, begins, strict=True)
+        arrays = [layout.view(memory, begin).copy() for layout, begin in places]
+        ends = [*accumulate(self._counts)]
+        return [arrays[end - count : end] for count, end in zip(self._counts, ends, strict=True)]
 
     def drop(self) -> None:
         """Frees what the stream no longer uses."""
         self._kept, self._target = [], None
 
-    def _stage(self, launches: Sequence[Launch]) -> tuple[list[Place], int]:
-        arrays = [parts for launch in launches for parts in launch.arrays]
-        places, size = lay_out(map(joined_layout, arrays))
-        staged = self._device.array(self.slot.source.take(size))
-        for place, parts in zip(places, arrays, strict=True):
-            fill(place.view(staged), parts)
-        return places, size
+    def _stage(self, launches: Sequence[Launch]) -> Arrangement:
+        layouts = [layout for launch in launches for layout in launch.inputs.layouts]
+        inputs = lay_out(layouts)
+        staged = self._device.array(self.slot.source.take(inputs.size))
+        end = 0
+        for launch in launches:
+            begin, end = end, end + len(launch.inputs.layouts)
+            launch.inputs.fill(staged, inputs.begins[begin:end])
+        return inputs
 
-    def _start(self, kernel: StreamKernel, places: Sequence[Place], size: int) -> None:
+    def _start(self, kernel: StreamKernel, inputs: Arrangement) -> None:
         slot = self.slot
         # Nothing between the outputs that no kernel writes: one copy takes them all.
-        self._places, target_size = lay_out(kernel.layouts(), alignment=1)
-        self._counts = [len(self._places)]
-        self._target = slot.target.take(target_size)
+        outputs = self._outputs = lay_out(kernel.layouts(), alignment=1)
+        self._counts = [len(outputs.layouts)]
+        self._target = slot.target.take(outputs.size)
         scratch = self._device.scratch_bytes(kernel)
-        memory = slot.memory(size + aligned(target_size) + scratch)
+        memory = slot.memory(inputs.size + aligned(outputs.size) + scratch)
         self._kept = [memory]
-        with self._undone():
-            self._device.start(
-                kernel,
-                (slot.source.take(size), memory, self._target),
-                (places, size),
-                (self._places, target_size),
-                slot.stream,
-                slot.done,
-            )
+        blocks = slot.source.take(inputs.size), memory, self._target
+        try:
+            self._device.start(kernel, blocks, inputs, outputs, slot.stream, slot.done)
+        except BaseException:
+            self._wait_for_what_began()
+            raise
 
-    def _launch(self, launches: Sequence[Launch], places: Sequence[Place], size: int) -> None:
+    def _launch(self, launches: Sequence[Launch], arranged: Arrangement) -> None:
         slot, outputs = self.slot, list[Sequence[Tensor]]()
-        with self._undone(), self._device.on(slot.stream):
-            try:
-                memory = self._device.upload(slot.source.take(size), size)
+        try:
+            with self._device.on(slot.stream), self._recorded():
+                memory = self._device.upload(slot.source.take(arranged.size), arranged.size)
                 self._kept = [memory, outputs]
-                inputs = iter(self._views(memory, places))
+                inputs = iter(self._views(memory, arranged))
                 for launch in launches:
-                    tensors = [next(inputs) for _ in launch.arrays]
+                    tensors = [next(inputs) for _ in launch.inputs.layouts]
                     outputs.append(slot.launch(launch.kernel, tensors))
                 self._download(outputs)
-            finally:
-                slot.done.record(slot.stream)
+        except BaseException:
+            self._wait_for_what_began()
+            raise
 
     def _download(self, outputs: Sequence[Sequence[Tensor]]) -> None:
         every = [output for each in outputs for output in each]
         self._counts = [len(each) for each in outputs]
-        self._places, size = lay_out(map(self._device.layout, every))
-        self._target = self.slot.target.take(size)
-        targets = self._views(self._target.tensor, self._places)
+        self._outputs = lay_out([self._device.layout(output) for output in every])
+        self._target = self.slot.target.take(self._outputs.size)
+        targets = self._views(self._target.tensor, self._outputs)
         for target, output in zip(targets, every, strict=True):
             self._device.download(target, output)
 
-    def _views(self, memory: Tensor, places: Sequence[Place]) -> list[Tensor]:
-        return [self._device.view(memory, p.begin, p.dtype, p.shape) for p in places]
+    def _views(self, memory: Tensor, arranged: Arrangement) -> list[Tensor]:
+        places = zip(arranged.layouts, arranged.begins, strict=True)
+        return [self._device.view(memory, begin, *layout) for layout, begin in places]
 
     @contextmanager
-    def _undone(self) -> Iterator[None]:
-        """Waits for what was queued before something failed: it uses the memory."""
+    def _recorded(self) -> Iterator[None]:
         try:
             yield
-        except BaseException:
-            with suppress(Exception):
-                self.wait()
-            raise
+        finally:
+            self.slot.done.record(self.slot.stream)
+
+    def _wait_for_what_began(self) -> None:
+        """What was queued before something failed uses the memory."""
+        with suppress(Exception):
+            self.wait()
