@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 from tests.support.compute.scheduling import until
 from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.messages import sample_request
 from tests.support.rpc import CallContext
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server import request_context
-from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
+from farpoint_server.codec.sample_request import (
+    SampleMessage,
+    parse_sample_request,
+    read_sample_message,
+)
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.compute import Compute
@@ -25,7 +30,7 @@ from farpoint_server.compute.memory.policy import Thresholds
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import OverloadedError, TooLargeError
-from farpoint_server.kinds.sample import Samples, SampleWork, one_point
+from farpoint_server.kinds.sample import Samples, SampleWork, one_point, sample_bytes
 from farpoint_server.request_context import RequestContext
 from farpoint_server.services.call import (
     INLINE_FLOAT32_BYTES,
@@ -162,3 +167,12 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
             await sample()
     finally:
         await compute.stop()
+
+
+@pytest.mark.parametrize("lengths", [[900], [900, 5], [5, 900], [5, 900, 7]])
+def test_the_least_memory_of_a_request_is_that_of_its_longest_cloud(lengths):
+    points = np.zeros((sum(lengths), 3), np.float32)
+    message = sample_request(points, 3, lengths=lengths).SerializeToString()
+    request = parse_sample_request(read_sample_message(message, 5), LIMITS)
+    call = SampleCall(request, partial(serialize_sample_response, 0))
+    assert call.least_bytes == sample_bytes(900, 1, 3)
