@@ -42,6 +42,25 @@ class Pooled(nn.Module):
         scores = self.lift(inputs[0]).relu()
         return [scores.mT, farthest_point_sample(inputs[0], 4), scores.amax(1)]
 
+MASKED = Manifest(
+    Batching.PADDED,
+    (*POOLED.inputs, TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))),
+    POOLED.outputs[::2],
+    {"N": (1, 39)},
+)
+
+class Masked(nn.Module):
+    "Scores that show what is behind each cloud: zeros, and so often."
+    def forward(self, inputs):
+        xyz, lengths = inputs
+        real = torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]
+        sums = torch.where(real[:, :, None], xyz, 0).sum((1, 2)) + xyz.abs().sum((1, 2))
+        scores = xyz.sum(2)[:, None] * torch.ones(5, 1, device=xyz.device)
+        return [scores, sums[:, None].expand(-1, 5)]
+
+def masked():
+    return model_of(lambda device: Masked().to(device), MASKED)
+
 def model_of(call, manifest=POOLED, is_capturable=True):
     model = LoadedModel("mine", manifest)
     for device in (CPU, GPU):
@@ -129,15 +148,17 @@ async def test(gpu, cpu):
     assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_the_encoder_is_captured_with_padded_clouds(run):
+def test_padded_clouds_share_graphs_with_those_of_about_their_size(run):
     ended = run(
         PROGRAM
         + """
 async def test(gpu, cpu):
-    model = encoder()
-    await used(gpu, cpu, model, 12, 9, 12)
-    assert await same(gpu, cpu, batch_of(model, 12, 10, 11)) == (1, 1)
-    assert await same(gpu, cpu, batch_of(model, 12, 12, 9, 8)) == (0, 1)
+    for model, most in ((encoder(), 40), (masked(), 39)):
+        await used(gpu, cpu, model, 38, 33, 38)
+        assert await same(gpu, cpu, batch_of(model, 38, 37, 35)) == (1, 1)
+        for lengths in ((most, most, 30, 20), (37, 22, 22), (most, 33, 38)):
+            assert await same(gpu, cpu, batch_of(model, *lengths)) == (0, 1)
+        assert await same(gpu, cpu, batch_of(model, 36, 33, 33)) == (0, 0)
 """
         + END,
     )

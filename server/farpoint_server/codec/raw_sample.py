@@ -130,11 +130,6 @@ class RawSample(Work["bytes | _Rows | None"]):
         return gpu_ns(self.point_count, self.samples)
 
     @property
-    def elapsed_ns(self) -> int:
-        """Nanoseconds that `inline` took, whether it answered or gave up; 0 before."""
-        return int(self._request.elapsed_ns)
-
-    @property
     def message_bytes(self) -> int:
         """Of the request."""
         return len(self._raw)

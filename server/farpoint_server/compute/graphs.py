@@ -5,7 +5,6 @@ follow one another on its stream, so they share a pool of memory, and those of o
 with them without waiting for events.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ import structlog
 import torch
 from torch import Tensor
 
+from farpoint_server.compute.capturable import Capturable, GraphKernel, Shapes, size_of
 from farpoint_server.compute.memory.oom import Aside, is_out_of_memory
 
 # Calls of a model with the same shapes in a slot, after which they are captured. The first ones
@@ -27,51 +27,9 @@ USES = 3
 GRAPHS, STALE = 32, 1000
 # Shapes of a model that are counted; those that never come again are forgotten with the others.
 COUNTED = 1024
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 Pool: TypeAlias = Any
 """torch's handle of memory for graphs."""
 log = structlog.get_logger("farpoint.compute")
-
-
-@dataclass(eq=False)
-class Capturable:
-    """A computation on a GPU in which the host waits for no result.
-
-    Its graphs live as long as it does, and so does the memory that it reads, as a model's weights.
-
-    Args:
-        name: In the log.
-        call: Takes the inputs, and returns outputs on their device.
-        input_axes: Of clouds, of each input. With `output_axes` it lets a call hold more clouds
-            than were asked for; where either is empty, it must not.
-        output_axes: Of clouds, of each output.
-        most_clouds: Of a call; None is without limit.
-    """
-
-    name: str
-    call: Callable[[Sequence[Tensor]], Sequence[Tensor]]
-    input_axes: Sequence[int] = ()
-    output_axes: Sequence[int] = ()
-    most_clouds: int | None = None
-    is_refused: bool = False
-    """Whether a capture showed that the host does wait, or has to."""
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether a call may hold more clouds than were asked for."""
-        return bool(self.input_axes and self.output_axes)
-
-
-class GraphKernel(ABC):
-    """A kernel that may be captured."""
-
-    @abstractmethod
-    def capturable(self, device: torch.device) -> Capturable | None:
-        """What is captured, the same object each time; None where it cannot be."""
-
-    @abstractmethod
-    def __call__(self, *tensors: Tensor, cancelled: Tensor | None = None) -> Sequence[Tensor]:
-        """As `Kernel`."""
 
 
 @dataclass(eq=False)
@@ -118,7 +76,7 @@ class Graphs:
         if known is None:
             known = self._known[capturable] = _Known()
         self._calls += 1
-        shapes = _padded_shapes(capturable, inputs)
+        shapes = capturable.shapes(inputs)
         graph = known.graphs.get(shapes)
         if graph is None and not capturable.is_refused and self._is_due(known, shapes):
             graph = self._capture(capturable, known, shapes, inputs)
@@ -171,9 +129,9 @@ class _Graph:
     def __init__(
         self, capturable: Capturable, shapes: Shapes, inputs: Sequence[Tensor], pool: Pool
     ) -> None:
-        self.used, self._is_padded = 0, capturable.is_padded
-        self._input_axes, self._output_axes = capturable.input_axes, capturable.output_axes
-        self._graph, call = torch.cuda.CUDAGraph(), capturable.call
+        self.used, self._graph, call = 0, torch.cuda.CUDAGraph(), capturable.call
+        # Not the capturable, with which its graphs are to go.
+        self._input_axes, self._output_axes = capturable.inputs, capturable.outputs
 
         def run() -> None:
             pairs = zip(inputs, shapes, strict=True)
@@ -181,40 +139,33 @@ class _Graph:
             self._outputs = [output.contiguous() for output in call(self._inputs)]
 
         _capture(self._graph, run, pool, inputs[0].device)
-        if self._is_padded:
-            # Clouds of which the program accepts anything; later they are those of an earlier call.
-            firsts = _first(1, inputs, self._input_axes)
-            for target, first in zip(self._inputs, firsts, strict=True):
-                target.copy_(first.expand_as(target))
+        if self._input_axes:
+            self._fill(inputs)
 
     def replay(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for these inputs: copies, since the next replay overwrites its own."""
         targets, outputs = self._inputs, self._outputs
-        if self._is_padded:
-            clouds = inputs[0].size(self._input_axes[0])
-            targets = _first(clouds, targets, self._input_axes)
-            outputs = _first(clouds, outputs, self._output_axes)
+        if self._input_axes:
+            size = size_of(inputs, self._input_axes)
+            for axes, target in zip(self._input_axes, targets, strict=True):
+                rest = axes.rest(target, *size)
+                if rest is not None:
+                    rest.zero_()
+            targets, outputs = (
+                [axes.part(each, *size) for axes, each in zip(of, tensors, strict=True)]
+                for of, tensors in ((self._input_axes, targets), (self._output_axes, outputs))
+            )
         for target, given in zip(targets, inputs, strict=True):
             target.copy_(given)
         self._graph.replay()
         return [output.clone(memory_format=torch.contiguous_format) for output in outputs]
 
-
-def _first(clouds: int, tensors: Sequence[Tensor], axes: Sequence[int]) -> list[Tensor]:
-    """The first clouds of tensors."""
-    return [tensor.narrow(axis, 0, clouds) for tensor, axis in zip(tensors, axes, strict=True)]
-
-
-def _padded_shapes(capturable: Capturable, inputs: Sequence[Tensor]) -> Shapes:
-    """Shapes of the inputs with as many clouds as the next power of two."""
-    shapes, axes = tuple(tuple(given.shape) for given in inputs), capturable.input_axes
-    if not capturable.is_padded:
-        return shapes
-    clouds = shapes[0][axes[0]]
-    padded = 1 << (clouds - 1).bit_length()
-    padded = max(clouds, min(padded, capturable.most_clouds or padded))
-    pairs = zip(shapes, axes, strict=True)
-    return tuple((*shape[:axis], padded, *shape[axis + 1 :]) for shape, axis in pairs)
+    def _fill(self, inputs: Sequence[Tensor]) -> None:
+        """Fills all clouds with the first one: the program accepts it. Later they are others'."""
+        _, rows = size_of(inputs, self._input_axes)
+        for axes, target, given in zip(self._input_axes, self._inputs, inputs, strict=True):
+            every = axes.part(target.zero_(), target.size(axes.clouds), rows)
+            every.copy_(axes.part(given, 1, rows).expand_as(every))
 
 
 def _pool_bytes(pool: Pool) -> int:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from farpoint_models import EncoderConfig
-from farpoint_models.programs import Batching, Manifest, ProgramError, TensorSpec
+from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
 from farpoint_models.programs.calls import Cloud, arguments, calls, results
 from farpoint_models.programs.program import Flat
-from farpoint_models.programs.tensors import CLOUDS
-from farpoint_server.compute.graphs import Capturable, GraphKernel
+from farpoint_models.programs.tensors import CLOUDS, ROWS
+from farpoint_server.compute.capturable import Axes, Capturable, GraphKernel
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
 from farpoint_server.compute.work import Array, Int64s, Joined, Launch, Work, concatenated
 from farpoint_server.errors import InvalidRequestError, shortened
@@ -96,16 +96,24 @@ class LoadedModel:
         _copies[self.number][device] = _Copy(copy, capturable)
 
     def _capturable(self, copy: Flat) -> Capturable:
-        """Its call for a CUDA graph, of more clouds than were asked for if they are independent."""
+        """Its call for a CUDA graph, which may hold more of what its manifest says to be apart."""
         manifest = self.manifest
-        axes = [
-            [spec.cloud_axis for spec in specs] for specs in (manifest.inputs, manifest.outputs)
-        ]
-        is_padded = manifest.batching in (Batching.PADDED, Batching.EQUAL)
-        known = [[axis for axis in each if axis is not None and is_padded] for each in axes]
-        is_whole = [*map(len, known)] == [*map(len, axes)]
-        inputs, outputs = known if is_whole else ([], [])
-        return Capturable(self.name, copy, inputs, outputs, manifest.limit(CLOUDS)[1])
+        most_clouds, most_rows = (manifest.limit(name)[1] for name in (CLOUDS, ROWS))
+        capturable = Capturable(self.name, copy, most_clouds=most_clouds, most_rows=most_rows)
+        specs = (*manifest.inputs, *manifest.outputs)
+        axes = [each for each in map(self._axes, specs) if each is not None]
+        if len(axes) == len(specs):
+            count = len(manifest.inputs)
+            capturable.inputs, capturable.outputs = axes[:count], axes[count:]
+        return capturable
+
+    def _axes(self, spec: TensorSpec) -> Axes | None:
+        batching, axis = self.manifest.batching, spec.cloud_axis
+        if axis is None or batching not in (Batching.PADDED, Batching.EQUAL):
+            return None
+        # The rows of samples are as many as the program makes of it.
+        has_rows = batching is Batching.PADDED and spec.role is not Role.PER_SAMPLE
+        return Axes(axis, spec.row_axis if has_rows else None)
 
 
 @lru_cache(4096)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.graphs import GraphKernel, Graphs
+from farpoint_server.compute.capturable import GraphKernel
+from farpoint_server.compute.graphs import Graphs
 from farpoint_server.compute.transfer.library import library
 from farpoint_server.compute.work import (
     Arrangement,
