@@ -78,7 +78,7 @@ libraries="grpc_health, grpc_reflection, google.rpc, google_crc32c, prometheus_c
 libraries+=", pydantic_settings, safetensors, starlette, structlog, uvicorn, yaml"
 libraries+=", pytest_asyncio, xdist, trustme, tritonclient.grpc"
 if ! { wanted memory_server || wanted server; } || "$python" -c "import $libraries"; then
-  stage memory_server 90 "${pytest[@]}" -s tests/gpu/test_staging.py tests/server/compute/memory
+  stage memory_server 90 "${pytest[@]}" -s tests/gpu/test_staging.py tests/gpu/test_graphs.py tests/server/compute/memory
   # Servers on the device, six at a time: most of the time one starts, or waits for its client.
   # An index out of range inside a program is an assertion of the device, which is lost.
   FARPOINT_TEST_DEVICE=cuda:0 stage server 150 "${pytest[@]}" -n 6 --dist loadfile -o timeout=100 \

@@ -160,6 +160,18 @@ def test_memory_that_another_process_holds_is_missed_only_while_it_does(start, c
     assert server.stop() == 0
 
 
+def test_an_encoder_answers_the_same_once_its_calls_are_graphs(start, findings):
+    server = start("--encoder", "default")
+    with farpoint.Client(server.address, timeout=60) as client:
+        first, *others = [client.encode(CLOUDS[0]) for _ in range(6)]
+        server.wait_for(lambda line: line["event"] == "CUDA graph")
+    for answer in others:
+        for stage, wanted in zip(answer.stages, first.stages, strict=True):
+            np.testing.assert_array_equal(stage.indices, wanted.indices)
+            np.testing.assert_allclose(stage.features, wanted.features, atol=1e-5)
+    assert not findings.exists() or findings.read_text() == ""
+
+
 def test_engines_of_several_devices_answer_alike(start, findings):
     server = start("--http-listen", "127.0.0.1:0", device="cuda:0,cuda:1", DEVICES=2)
     with farpoint.Client(server.address, timeout=60) as client, ThreadPoolExecutor(6) as pool:
