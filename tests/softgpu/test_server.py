@@ -172,9 +172,13 @@ def test_an_encoder_answers_the_same_once_its_calls_are_graphs(start, findings):
     assert not findings.exists() or findings.read_text() == ""
 
 
-def test_engines_of_several_devices_answer_alike(start, findings):
-    server = start("--http-listen", "127.0.0.1:0", device="cuda:0,cuda:1", DEVICES=2)
+@pytest.mark.parametrize(
+    ("device", "devices"), [("cuda:0,cuda:1", ["cuda:0", "cuda:1"]), ("auto", ["cpu", "cuda:0"])]
+)
+def test_engines_of_several_devices_answer_alike(start, findings, device, devices):
+    server = start("--http-listen", "127.0.0.1:0", device=device, DEVICES=2)
     with farpoint.Client(server.address, timeout=60) as client, ThreadPoolExecutor(6) as pool:
+        assert [each.name for each in client.server_info().devices] == devices
         list(pool.map(lambda _: sample_all(client, 3), range(6)))
     assert server.stop() == 0
     assert findings.read_text() == "" if findings.exists() else True

@@ -176,3 +176,26 @@ def test_processes_that_share_a_cpu_divide_its_limit_and_refuse_nothing_without_
         manager.check(1 << 20)
         with pytest.raises(TooLarge):
             manager.check(expected << 30)
+
+
+def test_memory_that_owners_hold_is_no_cache_for_a_batch_until_a_trim():
+    """600 MiB are cached and 400 free: a batch of 500 fits the cache, if no graphs hold 150."""
+    device, trims = device_of(cached=600), []
+    budget = budget_of(device)
+    slots = object(), object()
+    assert budget.fits_uncut(500 * MIB)
+    budget.aside.put(slots[0], 100 * MIB)
+    budget.aside.put(slots[1], 50 * MIB)
+    assert not budget.fits_uncut(500 * MIB)
+    assert budget.may_begin(500 * MIB, lambda: (trims.append(1), device.trim()))
+    assert trims == [1]
+
+
+def test_owners_hold_an_eighth_of_the_memory():
+    budget, slots = budget_of(device_of(), limit=800), (object(), object())
+    budget.aside.put(slots[0], 60 * MIB)
+    assert not budget.aside.is_full
+    budget.aside.put(slots[1], 40 * MIB)
+    assert (budget.aside.is_full, budget.aside.size) == (True, 100 * MIB)
+    budget.aside.put(slots[0], 0)
+    assert not budget.aside.is_full
