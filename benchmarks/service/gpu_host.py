@@ -123,7 +123,7 @@ async def measured(engine: CudaEngine, points: int, samples: int, messages: int)
     async def one(work: RawSample) -> bytes | None:
         return work.respond(await scheduler.run(work, 60))
 
-    for _ in range(300 if points * messages < 100_000 else 50):
+    for _ in range(100 if points * messages < 100_000 else 15):
         begun = time.perf_counter()
         batch = works()
         begun = times.since("read", begun)
