@@ -8,7 +8,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from farpoint_models.config import EncoderConfig
 from farpoint_models.level import Neighborhood
@@ -48,17 +47,17 @@ class PointwiseMLP(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         hidden = self.norm(self.widen(x.to(self.widen.weight.dtype)), real)
-        projected: Tensor = self.project(functional.relu(hidden))
+        projected: Tensor = self.project(hidden.relu_())
         return projected
 
 
 def masked_softmax(scores: Tensor, members: Tensor) -> Tensor:
-    """Softmax over the last dimension, restricted to `members`.
+    """Softmax over the last dimension, restricted to `members`; it writes to the scores.
 
     The lowest finite number, not -inf, stands for the others: a sample that coincides with an
     earlier one has no members, and its weights come out equal rather than NaN.
     """
-    return scores.masked_fill(~members, torch.finfo(scores.dtype).min).softmax(-1)
+    return scores.masked_fill_(~members, torch.finfo(scores.dtype).min).softmax(-1)
 
 
 class NeighborhoodAttention(nn.Module):
@@ -90,7 +89,7 @@ class NeighborhoodAttention(nn.Module):
         query = self.query(sampled).unsqueeze(-1)
         scores = self.score(query - keys + position, real) / math.sqrt(keys.size(1))
         weights = masked_softmax(scores, members)
-        mixed = torch.einsum("bcmk,bcmk->bcm", weights.to(values.dtype), values + position)
+        mixed = (weights.to(values.dtype) * (values + position)).sum(-1)
         projected: Tensor = self.project(mixed)
         return projected + sampled
 

@@ -54,7 +54,17 @@ def _mean(x: Tensor, real: Tensor | None) -> Tensor:
     """Over the last dimension."""
     if real is None:
         return x.mean(-1)
-    return torch.where(real, x, 0).sum(-1) / real.sum(-1).clamp(min=1)
+    return torch.where(real, x, 0).sum(-1) / _count(real)
+
+
+def _count(real: Tensor) -> Tensor:
+    return real.sum(-1).clamp(min=1)
+
+
+def _rows(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
+    """A convolution of size 1 of (B, C, ...), as rows (P, C')."""
+    rows = x.flatten(2).mT.flatten(0, 1)
+    return functional.linear(rows, layer.weight.flatten(1), layer.bias)
 
 
 def _outer(x: Tensor) -> Tensor:
@@ -157,14 +167,19 @@ class SurfaceEmbedding(nn.Module):
         """(B, C, N), (B, M), (B, *, M), (B, *, M, K) -> (B, C', M)."""
         dtype = self.pair.weight.dtype
         own = torch.cat([gather_points(features, picks), samples.to(dtype)], 1)
-        near = group_points(self.near(features), hood.rows)
-        mixed = self.pair(pairs.to(dtype)) + near + self.own(own).unsqueeze(-1)
-        mixed = functional.relu(self.mix(functional.relu(mixed)))
+        # A row for each pair: neighbors are gathered, and pooled, as whole rows.
+        clouds, m, k = hood.rows.shape
+        firsts = torch.arange(clouds, device=own.device)[:, None, None] * features.size(2)
+        places = (hood.rows.clamp(min=0) + firsts).flatten()
+        mixed = _rows(self.pair, pairs.to(dtype))
+        mixed += _rows(self.near, features).index_select(0, places)
+        mixed.view(-1, k, mixed.size(1)).add_(_rows(self.own, own).unsqueeze(1)).relu_()
+        mixed = functional.linear(mixed, self.mix.weight.flatten(1), self.mix.bias)
+        mixed = mixed.relu_().view(clouds, m, k, -1)
         if hood.real is not None:  # zeros change no maximum after a ReLU
-            mixed = torch.where(hood.real, mixed, 0)
-        projected: Tensor = self.project(
-            torch.cat([mixed.amax(-1), _mean(mixed, hood.real), own], 1)
-        )
+            mixed = torch.where(hood.real.squeeze(1).unsqueeze(-1), mixed, 0)
+        mean = mixed.sum(2) / (k if hood.real is None else _count(hood.real).mT)
+        projected: Tensor = self.project(torch.cat([mixed.amax(2).mT, mean.mT, own], 1))
         return functional.normalize(projected, dim=1)
 
 
