@@ -218,7 +218,7 @@ def _fps_to_radius(
     assert sizes is not None
     reject_vmap(xyz, sizes)
     bounds = pad(sizes.cumsum(0), (1, 0))
-    *answer, offsets = farthest_point_sample_ragged(
+    rows, *distances, offsets = farthest_point_sample_ragged(
         *(xyz[_in_use(xyz, sizes)], bounds, sizes),
         start=start,
         generator=generator,
@@ -226,8 +226,8 @@ def _fps_to_radius(
         nonfinite=nonfinite,
         return_distances=return_distances,
     )
-    answer[0] = answer[0] - bounds[:-1].int().repeat_interleave(offsets.diff())
-    return (*answer, offsets)
+    rows = rows - bounds[:-1].int().repeat_interleave(offsets.diff())
+    return (rows, *distances, offsets)
 
 
 @overload
