@@ -316,18 +316,38 @@ def test_a_module_that_cannot_be_served_as_asked_is_refused(tmp_path, module, re
 RIGHT = ["--input", "points:xyz=B,N,3", "--output", "per_point:scores=B,N,3"]
 
 
+MODULES = """
+from torch import nn
+
+def net():
+    return nn.Linear(3, 3)
+
+class Branching(nn.Module):
+    def forward(self, xyz):
+        return xyz if xyz.sum() > 0 else -xyz
+
+number = int
+"""
+
+
 def write_module(folder: Path) -> str:
-    text = "from torch import nn\n\ndef net():\n    return nn.Linear(3, 3)\n\nnumber = int\n"
-    (folder / "net.py").write_text(text)
+    (folder / "net.py").write_text(MODULES)
     return f"{folder / 'net.py'}:net"
 
 
-def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("flags", "limits", "shown"),
+    [
+        (["--limit", "N=4,99"], {"N": (4, 99), "B": (1, None)}, "N 4 to 99, B 1 to any"),
+        ([], {"N": (1, None), "B": (1, None)}, "B 1 to any, N 1 to any"),
+    ],
+)
+def test_the_command_writes_a_program_that_loads(tmp_path, capsys, flags, limits, shown):
     path = tmp_path / "net.pt2"
-    assert main([write_module(tmp_path), str(path), *RIGHT, "--limit", "N=4,99"]) == 0
-    assert load_program(path).manifest.limits == {"N": (4, 99), "B": (1, None)}
+    assert main([write_module(tmp_path), str(path), *RIGHT, *flags]) == 0
+    assert load_program(path).manifest.limits == limits
     printed = capsys.readouterr().out
-    assert "12 parameters; N 4 to 99, B 1 to any" in printed
+    assert f"12 parameters; {shown}" in printed
     assert f"farpoint-server --model net={path}" in printed
 
 
@@ -338,12 +358,21 @@ def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
         (["no_such_module:a", "a.pt2", *RIGHT], "No module named 'no_such_module'"),
         (["{}", "a.pt2", "--input", "xyz=B,N,3", *RIGHT[2:]], "expected ROLE:NAME=SHAPE"),
         (["{}", "a.pt2", *RIGHT, "--limit", "N=few"], "--limit: expected NAME=MIN"),
+        (["{folder}/net.py:Branching", "a.pt2", *RIGHT], "the module cannot be exported: "),
         (["{}", "a.pt", *RIGHT], "path: expected NAME.pt2, got a.pt"),
     ],
 )
 def test_the_command_names_a_wrong_argument_in_one_line(tmp_path, capsys, arguments, reason):
     module = write_module(tmp_path)
-    assert main([argument.format(module) for argument in arguments]) == 2
+    assert main([argument.format(module, folder=tmp_path) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("farpoint export: ")
     assert reason in line
+
+
+def test_the_help_of_the_command_has_the_whole_form_of_a_tensor(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "ROLE:NAME=SHAPE[:DTYPE][@COUNTS]" in shown
+    assert "--nonfinite NAME" in shown

@@ -142,6 +142,11 @@ async def test_a_program_that_takes_too_long_is_refused(tmp_path):
         await try_program(tmp_path / "a.pt2", runs=True, timeout_s=1)
 
 
+async def test_a_file_that_is_not_there_is_named_by_the_trial(tmp_path):
+    with pytest.raises(ProgramError, match=r"No such file or directory: .*none\.pt2"):
+        await try_program(tmp_path / "none.pt2", runs=True)
+
+
 async def test_a_process_that_dies_is_a_refusal(tmp_path, monkeypatch):
     monkeypatch.setattr(trial.sys, "executable", "/bin/false")
     with pytest.raises(ProgramError, match="ended with status 1"):
