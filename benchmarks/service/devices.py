@@ -1,6 +1,8 @@
-"""Benchmark of a server on a GPU against one on the CPUs of the same machine, in turns.
+"""Benchmark of a server on a GPU against others on the same machine, in turns.
 
 python -m benchmarks.service.devices [--device cuda:0] [--seconds 1]
+
+The others are one on the CPUs, one on both, and bare gRPC that calls the ops on the GPU by hand.
 """
 
 import argparse
@@ -9,16 +11,18 @@ from typing import Any
 from benchmarks.common.point_sets import lidar
 from benchmarks.common.report import describe, heading, shown, table, write
 from benchmarks.service.load import SAMPLE, Contender, load, medians, once, request
-from benchmarks.service.processes import Server, serving_farpoint
+from benchmarks.service.processes import ECHO_SERVER, Server, serving, serving_farpoint
 from farpoint.v1 import sampling_pb2 as pb
 
 # (points, samples, callers)
 CASES = (
-    *((1024, 64, 1), (1024, 64, 16), (1024, 64, 64), (16_384, 4096, 1), (16_384, 4096, 8)),
-    *((120_000, 4096, 1), (120_000, 4096, 8), (200_000, 16_384, 1), (200_000, 16_384, 8)),
+    *((1024, 64, 1), (1024, 64, 16), (1024, 64, 64), (1024, 64, 256)),
+    *((16_384, 4096, 1), (16_384, 4096, 8), (16_384, 4096, 64)),
+    *((120_000, 4096, 1), (120_000, 4096, 16), (200_000, 16_384, 1), (200_000, 16_384, 8)),
 )
 COLUMNS = ("points", "samples", "callers", "device", "p50_ms", "p99_ms", "per_s", "cpu_ms")
 ROUNDS = 2
+BY_HAND = "/bare.Echo/Sample"
 
 
 def measured(
@@ -26,12 +30,11 @@ def measured(
 ) -> list[dict[str, Any]]:
     data = request(lidar(points), samples)
     contenders = {
-        name: Contender(name, s, SAMPLE, data, lambda _: None) for name, s in servers.items()
+        name: Contender(name, s, BY_HAND if name == "by hand" else SAMPLE, data, lambda _: None)
+        for name, s in servers.items()
     }
-    first, second = (
-        pb.SampleResponse.FromString(once(c)).indices.data for c in contenders.values()
-    )
-    assert first == second, "the devices answer differently"
+    answers = {pb.SampleResponse.FromString(once(c)).indices.data for c in contenders.values()}
+    assert len(answers) == 1, "the devices answer differently"
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, contender in contenders.items():
@@ -48,8 +51,10 @@ def main() -> None:
     with (
         serving_farpoint("--device", arguments.device) as gpu,
         serving_farpoint("--device", "cpu") as cpu,
+        serving_farpoint("--device", f"cpu,{arguments.device}") as both,
+        serving(ECHO_SERVER, "bare", arguments.device) as by_hand,
     ):
-        servers = {arguments.device: gpu, "cpu": cpu}
+        servers = {arguments.device: gpu, "cpu": cpu, "both": both, "by hand": by_hand}
         rows = [row for case in CASES for row in measured(servers, *case, arguments.seconds)]
     machine = describe("torch", "grpcio", "numpy", "protobuf")
     print(heading(machine))

@@ -1,11 +1,12 @@
 """Echo servers, bare gRPC and farpoint-server without kernels: the floor for benchmarks.service.
 
-    python benchmarks/service/echo_server.py bare       gRPC, the messages of protobuf and the ops
+    python benchmarks/service/echo_server.py bare       gRPC, the messages of protobuf and the ops,
+                                                        on the device that follows
     python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
-Further arguments are flags of farpoint-server. Each prints HOST:PORT on standard output when it
-serves.
+Further arguments of the others are flags of farpoint-server. Each prints HOST:PORT on standard
+output when it serves.
 """
 
 import asyncio
@@ -32,10 +33,12 @@ async def bare() -> None:
 
     from farpoint_ops import farthest_point_sample
 
+    device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+
     async def sample(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
         data = bytearray(request.points.data)
         cloud = torch.frombuffer(data, dtype=torch.float32).view(1, -1, 3)
-        rows = farthest_point_sample(cloud, request.sample_counts[0])[0].numpy()
+        rows = farthest_point_sample(cloud.to(device), request.sample_counts[0])[0].cpu().numpy()
         data_type = tensor_pb2.DATA_TYPE_INT32
         tensor = tensor_pb2.Tensor(data_type=data_type, shape=rows.shape, data=rows.tobytes())
         return pb.SampleResponse(indices=tensor)
@@ -70,7 +73,7 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         SampleKernel.__call__ = first_rows
-        RawSample.read = lambda *_: None  # its kernel is not in Python
+        RawSample.read = lambda *_, **__: None  # its kernel is not in Python
     os.environ.setdefault("FARPOINT_DEVICE", "cpu")
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
     # Before this script starts a thread, as the command does: each may make an arena of malloc's.
