@@ -1,6 +1,7 @@
 """Calls that arrive: accepted several at a time, so that none waits for all of another caller."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
@@ -87,6 +88,20 @@ async def test_a_server_that_stops_accepts_nothing_more_and_leaves_no_task():
             calls = [call(b"message") for _ in range(50)]
             await until(lambda: all(each.done() for each in calls))
     await until(lambda: asyncio.all_tasks() - before == {asyncio.current_task()})
+
+
+async def test_nothing_of_a_call_is_kept_when_it_has_ended():
+    async def answer(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        return await context.read()
+
+    def ended() -> int:
+        return sum(type(each) is asyncio.Task and each.done() for each in gc.get_objects())
+
+    async with serving(answer) as address:
+        with calling(address) as call:
+            calls = [call(b"message") for _ in range(MANY)]
+            await until(lambda: all(each.done() for each in calls))
+            await until(lambda: ended() < MANY / 3)
 
 
 def other_version(**others: object) -> SimpleNamespace:
