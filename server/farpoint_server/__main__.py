@@ -5,7 +5,7 @@ import contextlib
 import gc
 import os
 import sys
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import structlog
 
@@ -36,13 +36,17 @@ def main() -> None:
         if given is None and settings.process_count > 1:
             _supervise(settings)
         chosen = _settle_allocators(settings)
-        logging.configure(settings, **({} if own.is_alone else {"process": own.index}))
+        fields: dict[str, Any] = {} if own.is_alone else {"process": own.name}
+        logging.configure(settings, **fields)
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
         # Late: torch takes a second to load, with the collector a tenth more; `serve` turns it on.
         gc.disable()
-        from farpoint_server.app.server import serve
+        if own.is_engine:
+            from farpoint_server.app.engine import serve_engine as serve
+        else:
+            from farpoint_server.app.server import serve
 
         complete = asyncio.run(serve(settings, own))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:

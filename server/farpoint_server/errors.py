@@ -5,7 +5,9 @@ Any other exception is a bug: it is logged with its traceback, and the caller se
 without its text.
 """
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -145,9 +147,32 @@ STATUS: dict[type[BaseException], grpc.StatusCode] = {
 }
 
 
+_KINDS = {
+    kind.__name__: kind
+    for kind in globals().copy().values()
+    if isinstance(kind, type) and issubclass(kind, ServiceError)
+}
+
+
 def code_of(error: Exception) -> grpc.StatusCode:
     """The status of an error on the wire; INTERNAL for a bug."""
     return next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
+
+
+def pack_error(error: BaseException) -> bytes:
+    """An error for another process of this server; a bug without its text, which is logged here."""
+    if not isinstance(error, ServiceError):
+        return json.dumps(["", f"a bug in another process: {type(error).__name__}", {}]).encode()
+    return json.dumps([type(error).__name__, str(error), vars(error)]).encode()
+
+
+def unpack_error(data: bytes) -> Exception:
+    """The error of another process."""
+    name, text, fields = json.loads(data)
+    kind: Any = _KINDS.get(name, RuntimeError)
+    error: Exception = kind.__new__(kind, text)
+    vars(error).update(fields)
+    return error
 
 
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:

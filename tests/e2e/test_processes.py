@@ -6,6 +6,7 @@ One server for all of it, since each start takes seconds; the last test ends it.
 import os
 import signal
 import socket
+import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 
@@ -51,7 +52,7 @@ def connections(server: RunningServer, count: int = 12):
         yield channels
 
 
-def pids(server: RunningServer) -> dict[int, int]:
+def pids(server: RunningServer) -> dict[int | str, int]:
     """The process in each place, as the log says."""
     lines = [line for line in server.log if line["event"] == "process ready"]
     return {line["process"]: line["pid"] for line in lines}
@@ -119,13 +120,13 @@ def test_a_client_of_a_port_for_each_process_calls_all_alike():
         assert [now - then for now, then in zip(served(), before, strict=True)] == [10, 10]
 
 
-def test_administration_reaches_all_processes(server):
+def test_administration_has_one_owner_and_all_processes_follow(server):
     with connections(server) as channels:
         stub = admin_pb2_grpc.AdminServiceStub(channels[0])
         memory = stub.GetMemory(admin_pb2.GetMemoryRequest())
-        assert [(d.device, d.process) for d in memory.devices] == [("cpu", 0), ("cpu", 1)]
+        assert [d.device for d in memory.devices] == ["cpu"]
         trims = stub.TrimMemory(admin_pb2.TrimMemoryRequest(force=True)).trims
-        assert [trim.process for trim in trims] == [0, 1]
+        assert [trim.device for trim in trims] == ["cpu"]
         stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
         stub.UnloadModel(admin_pb2.UnloadModelRequest(name="second"))
@@ -151,7 +152,7 @@ def test_models_that_are_loaded_at_the_same_time_end_alike_in_all_processes(serv
         stubs[0].UnloadModel(admin_pb2.UnloadModelRequest(name="twin"))
 
 
-def test_a_process_that_is_killed_is_replaced(server):
+def test_a_front_end_that_is_killed_is_replaced(server):
     """The new one has the models that were loaded since the start, and the other one serves."""
     load = admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT))
     with connections(server, 1) as channels:
@@ -169,6 +170,52 @@ def test_a_process_that_is_killed_is_replaced(server):
     )
     with connections(server) as channels:
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
+
+
+def test_an_engine_that_is_killed_is_replaced_with_its_models(server):
+    """Front ends say meanwhile that they are not ready, and answer what needs no engine."""
+    former = pids(server)["engine"]
+    with connections(server) as channels:
+        os.kill(former, signal.SIGKILL)
+        wait_until(lambda: not_ready(server))
+        assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
+        with pytest.raises(grpc.RpcError) as caught:
+            admin_pb2_grpc.AdminServiceStub(channels[0]).GetMemory(admin_pb2.GetMemoryRequest())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        server.wait_for(
+            lambda line: (
+                (line["event"], line.get("process")) == ("process ready", "engine")
+                and line["pid"] != former
+            )
+        )
+        wait_until(lambda: not not_ready(server))
+        assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
+        with farpoint.Client(server.address) as client:
+            assert len(client.encode(CLOUD, model="second").stages) > 0
+            assert len(client.sample(np.tile(CLOUD, (30, 1)), 3000)) == 3000
+
+
+def not_ready(server: RunningServer) -> bool:
+    """Whether the process that gets a connection of the probe is not ready."""
+    try:
+        return probe(server, "/readyz") != b"SERVING\n"
+    except urllib.error.HTTPError as error:
+        return error.code == 503
+
+
+def test_limits_are_those_of_the_server():
+    with (
+        RunningServer(
+            *("--processes", "2", "--max-points-in-flight", "3000", "--max-request-points", "3000"),
+            batch_s=1.0,
+        ) as small,
+        connections(small) as channels,
+    ):
+        stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
+        calls = [stub.Sample.future(sample_request(CLOUD, 9)) for stub in stubs]
+        codes = [call.code() for call in calls]
+    assert codes.count(grpc.StatusCode.OK) in (3, 4)  # two may be admitted at the same moment
+    assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 12 - codes.count(grpc.StatusCode.OK)
 
 
 def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(server):

@@ -1,7 +1,7 @@
 """Makes the engines, schedulers and memory managers of the settings."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -17,9 +17,12 @@ from farpoint_server.compute.lane import BatchMetrics
 from farpoint_server.compute.memory import environment
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager, manager_of
+from farpoint_server.compute.remote.client import RemoteCompute
+from farpoint_server.compute.remote.server import Handler
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.config.settings import Settings
+from farpoint_server.kinds import wire
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.transport.grpc.health import Health
 
@@ -30,21 +33,63 @@ MAX_AT_ONCE = 8
 # quarter of a millisecond: next to 1,000 calls of 16,666 points another's p99 was 54 ms, and 130
 # with batches of 30.
 BATCH_NS = 10_000_000
+POINT_BYTES = 12
 
 
-def make_compute(
-    settings: Settings, health: Health, metrics: Metrics, slot: ProcessSlot
-) -> Compute:
-    """The compute of one process; raises StartError if the settings do not fit this machine."""
-    engines = _make_engines(settings, slot)
+def make_compute(settings: Settings, health: Health, metrics: Metrics) -> Compute:
+    """The owner of the devices; raises StartError if the settings do not fit this machine."""
+    return Compute(
+        _make_schedulers(settings, health, metrics, devices.available_cores()),
+        lambda name, healthy: health.report(name, healthy=healthy),
+        structlog.get_logger("farpoint.memory").error,
+        os.environ.get(environment.NAME, ""),
+    )
+
+
+def make_remote_compute(
+    settings: Settings,
+    health: Health,
+    metrics: Metrics,
+    slot: ProcessSlot,
+    handlers: Mapping[str, Handler],
+) -> RemoteCompute:
+    """The compute of a front end, with its part of the cores for what takes them less than a hop.
+
+    Its own work is short and admitted, so the limit of memory is the engine's.
+    """
+    own = settings.model_copy(update={"device": ("cpu",), "memory_limit_mib": None})
+    cores = max(1, devices.available_cores() // slot.count)
+    # Twice what is admitted: points as float32, and what else is in messages.
+    admitted = settings.max_bytes_in_flight + POINT_BYTES * settings.max_points_in_flight
+    return RemoteCompute(
+        _make_schedulers(own, health, metrics, cores, has_background=False),
+        lambda name, healthy: health.report(name, healthy=healthy),
+        structlog.get_logger("farpoint.memory").error,
+        path=slot.engine,
+        index=slot.index,
+        region_bytes=2 * admitted,
+        kinds=wire,
+        handlers=handlers,
+    )
+
+
+def _make_schedulers(
+    settings: Settings,
+    health: Health,
+    metrics: Metrics,
+    cores: int,
+    *,
+    has_background: bool = True,
+) -> list[DeviceScheduler]:
+    long_ns = int(settings.long_work_ms * 1e6)
+    engines = _make_engines(settings, cores, has_background=has_background and long_ns > 0)
     hung: set[int] = set()
 
     def report(index: int, healthy: bool) -> None:
         (hung.discard if healthy else hung.add)(index)
         health.report("engines", healthy=len(hung) < len(engines))
 
-    long_ns = int(settings.long_work_ms * 1e6)
-    schedulers = [
+    return [
         DeviceScheduler(
             engine,
             settings.batch_points,
@@ -55,30 +100,20 @@ def make_compute(
         )
         for index, engine in enumerate(engines)
     ]
-    return Compute(
-        schedulers,
-        lambda name, healthy: health.report(name, healthy=healthy),
-        structlog.get_logger("farpoint.memory").error,
-        os.environ.get(environment.NAME, ""),
-    )
 
 
-def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
-    everything = devices.resolve_all(settings.device)
-    gpus = [device for device in everything if device.type == "cuda"]
-    own = slot.own(gpus)
-    chosen = [device for device in everything if device.type == "cpu" or device in own]
-    cores = max(1, devices.available_cores() // slot.count)
+def _make_engines(settings: Settings, cores: int, *, has_background: bool) -> list[Engine]:
+    chosen = devices.resolve_all(settings.device)
     cpus = sum(device.type == "cpu" for device in chosen)
     threads = settings.cpu_threads or max(1, cores // max(1, cpus))
     # Of this thread: small work, which runs on the event loop, has no OpenMP team of its own.
     torch.set_num_threads(1)
-    if gpus:
+    if any(device.type == "cuda" for device in chosen):
         # By default cuDNN multiplies float32 in convolutions as TF32, with 10 bits of mantissa.
         torch.backends.cudnn.allow_tf32 = False
-    managers = _make_managers(settings, slot, chosen, gpus)
+    gate = Gate()
+    managers = {device: _make_manager(settings, device, gate) for device in dict.fromkeys(chosen)}
     at_once = min(threads, MAX_AT_ONCE) if cpus == 1 and not settings.cpu_threads else 1
-    has_background = settings.long_work_ms > 0
 
     def make(device: torch.device, background: Engine | None = None) -> Engine:
         is_background, memory = has_background and background is None, managers[device]
@@ -96,20 +131,13 @@ def _make_engines(settings: Settings, slot: ProcessSlot) -> list[Engine]:
     return [make(device, make(device) if has_background else None) for device in chosen]
 
 
-def _make_managers(
-    settings: Settings, slot: ProcessSlot, chosen: list[torch.device], gpus: list[torch.device]
-) -> dict[torch.device, Manager]:
-    gate = Gate()
-    return {
-        device: manager_of(
-            device,
-            gate,
-            idle_s=settings.memory_idle_s,
-            limit_mib=settings.memory_limit_mib,
-            reserve_mib=settings.memory_reserve_mib,
-            enabled=settings.memory_policy == "on",
-            report=structlog.get_logger("farpoint.memory").info,
-            sharers=slot.count if device.type == "cpu" else slot.sharers(device, gpus),
-        )
-        for device in dict.fromkeys(chosen)
-    }
+def _make_manager(settings: Settings, device: torch.device, gate: Gate) -> Manager:
+    return manager_of(
+        device,
+        gate,
+        idle_s=settings.memory_idle_s,
+        limit_mib=settings.memory_limit_mib,
+        reserve_mib=settings.memory_reserve_mib,
+        enabled=settings.memory_policy == "on",
+        report=structlog.get_logger("farpoint.memory").info,
+    )

@@ -2,17 +2,33 @@
 
 import asyncio
 import gc
+import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
-from farpoint_server.app.compute import make_compute
-from farpoint_server.app.others import PeerProcesses
-from farpoint_server.app.services import SERVICES, add_gauges, health_names, make_services
+from farpoint_server.app.compute import make_compute, make_remote_compute
+from farpoint_server.app.owned import owned_by
+from farpoint_server.app.services import (
+    SERVICES,
+    add_compute_gauges,
+    add_gauges,
+    health_names,
+    make_services,
+)
 from farpoint_server.app.transport import Transport
+from farpoint_server.compute.compute import Compute
+from farpoint_server.compute.remote.client import RemoteCompute
+from farpoint_server.compute.remote.server import Handler
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.kinds.sample import SampleWork, one_point
@@ -39,20 +55,20 @@ class App:
     """
 
     def __init__(self, settings: Settings, slot: ProcessSlot = ProcessSlot()) -> None:  # noqa: B008
-        self._settings = settings
+        self._settings, self._slot = settings, slot
         self._health = health = Health(health_names(settings))
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._others = PeerProcesses(slot, registry)
         instruments = Instruments(registry)
-        self.compute = compute = make_compute(settings, health, instruments.batches_of, slot)
+        self.compute, self._engine = compute, engine = self._make_compute(instruments, slot)
         self._models = Registry(compute.engines, health)
         self._transport = transport = Transport(settings, slot, CallMetrics(instruments), compute)
         services = make_services(settings, compute, self._models, transport, health)
-        services.add_to(transport.servers, self.calls, settings.admin_over_http, self._others.wrap)
-        self._others.register(services, self._models)
-        add_gauges(registry, compute, transport, health)
+        wrap = partial(owned_by, engine)
+        services.add_to(transport.servers, self.calls, settings.admin_over_http, wrap)
+        add_gauges(registry, transport, health)
+        add_compute_gauges(registry, compute)
 
     @property
     def calls(self) -> UnaryCalls:
@@ -64,6 +80,11 @@ class App:
         """Whether this process is healthy."""
         return self._health.is_serving
 
+    @property
+    def is_well(self) -> bool:
+        """Whether this process is healthy, or only waits for another engine."""
+        return self._health.is_well(but="engine")
+
     async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> dict[str, Any]:
         """Starts to serve.
 
@@ -73,24 +94,49 @@ class App:
         Returns:
             Addresses and devices, for the log.
         """
-        metrics = metrics_route(self._registry, self._others.metrics)
-        health = health_routes(self._serves)
+        metrics = metrics_route(self._registry, self._all_metrics)
+        health = health_routes(lambda: self.is_serving)
         addresses = await self._transport.start(SERVICES, metrics, health, self._load, warm)
         self._health.set_all(serving=True)
         return {**addresses, "device": ", ".join(map(str, self.compute.devices))}
 
-    async def _serves(self) -> bool:
-        """Whether this process or another one is healthy."""
-        return self.is_serving or await self._others.serve()
+    def _make_compute(
+        self, instruments: Instruments, slot: ProcessSlot
+    ) -> tuple[Compute, RemoteCompute | None]:
+        """The compute of this process, and the same if another process runs the devices."""
+        settings, health, metrics = self._settings, self._health, instruments.batches_of
+        if slot.is_alone:
+            return make_compute(settings, health, metrics), None
+        handlers: dict[str, Handler] = {"state": self._take_state, "metrics": self._own_metrics}
+        remote = make_remote_compute(settings, health, metrics, slot, handlers)
+        return remote, remote
+
+    async def _take_state(self, data: bytes) -> bytes:
+        assert self._engine is not None
+        self._models.adopt(json.loads(data)["models"], self._engine.drop_model)
+        return b""
+
+    async def _own_metrics(self, _: bytes = b"") -> bytes:
+        return await asyncio.to_thread(generate_latest, self._registry)
+
+    async def _all_metrics(self) -> Mapping[str, str] | None:
+        """The metrics of every process, by name; None if there is only one process."""
+        if self._engine is None:
+            return None
+        try:
+            texts: Mapping[str, str] = json.loads(await self._engine.ask("metrics"))
+        except DeviceFailedError:  # it is being replaced
+            return {str(self._slot.name): (await self._own_metrics()).decode()}
+        return texts
 
     async def _load(self) -> None:
-        """Loads the models of the other processes, or those of the settings."""
-        models = await self._others.start()
-        named = (*self._settings.encoder, *self._settings.model)
+        """Loads the models of the settings, or waits for the engine, which has."""
         await self.compute.warm_up(SampleWork(one_point()))
-        await self._models.load_all(named if models is None else models)
+        if self._engine is None:
+            await self._models.load_all((*self._settings.encoder, *self._settings.model))
+        else:
+            await self._engine.connect()
         self.compute.start()
-        self._others.join()
 
     async def drain(self) -> bool:
         """Stops accepting connections, answers calls; whether all were answered in time.
@@ -119,7 +165,6 @@ class App:
         """
         unanswered = self._transport.in_flight.calls
         await self._transport.stop(grace_s)
-        await self._others.stop()
         await self.compute.stop()
         (log.warning if unanswered else log.info)("stopped", unanswered=unanswered)
         return not unanswered
@@ -134,14 +179,8 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
             process.
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
-    on_end_signals(signals.put_nowait)
     app = App(settings, slot)
-    link = None if slot.is_alone else Link(socket.socket(fileno=slot.link), lambda: app.is_serving)
-    if link is None:
-        log.info("ready", **await app.start())
-    else:
-        link.start()
-        link.ready(await app.start(link.warm))
+    await _start(app, slot, signals)
     # Objects of torch and other libraries stay: the collector need not traverse them again.
     gc.collect()
     gc.freeze()
@@ -163,3 +202,20 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     complete = drained.done() and drained.result()
     drained.cancel()
     return await app.stop(REFUSAL_S if complete else 0)
+
+
+async def _start(app: App, slot: ProcessSlot, signals: "asyncio.Queue[int]") -> None:
+    """Starts to serve, as a front end together with the others."""
+    if slot.is_alone:
+        on_end_signals(signals.put_nowait)
+        log.info("ready", **await app.start())
+        return
+    link = Link(socket.socket(fileno=slot.link), lambda: app.is_well)
+
+    async def warm() -> None:
+        # Until then a signal ends a process that waits for the engine.
+        on_end_signals(signals.put_nowait)
+        await link.warm()
+
+    link.start()
+    link.ready(await app.start(warm))

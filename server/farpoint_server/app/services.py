@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import grpc
@@ -18,16 +18,17 @@ from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import SAMPLING_METHODS
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute import devices
 from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
 from farpoint_server.services import admin, sampling
+from farpoint_server.services.open_inference import repository
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import Receiver
+from farpoint_server.transport.counts import Count
 from farpoint_server.transport.grpc import reflection
 from farpoint_server.transport.grpc.handlers import Method, Methods, refusals
 from farpoint_server.transport.grpc.health import Health
@@ -35,7 +36,7 @@ from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
-PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
+PUBLIC = (sampling.DESCRIPTOR, repository.DESCRIPTOR)
 ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Those whose methods can be called over HTTP, where registered."""
@@ -74,41 +75,34 @@ class Servicers:
     ) -> None:
         """Registers every service; health is at each port, reflection at those of gRPC.
 
-        `wrap` makes a handler answer for all processes.
+        `wrap` makes a handler ask the engine's process.
         """
         inference, (administration,) = self.open_inference, ADMIN
         public, is_public = Registries(servers.public, http), servers.admin is servers.public
         for service, methods in (
             (sampling.DESCRIPTOR, self.sampling.methods()),
-            (open_inference.DESCRIPTOR, inference.inference()),
+            (repository.DESCRIPTOR, inference.inference()),
         ):
             register(public, service, methods)
             servers.acceptors.add(service.full_name, methods)
-        register(public, open_inference.DESCRIPTOR, inference.descriptions(), wrap)
+        register(public, repository.DESCRIPTOR, inference.descriptions(), wrap)
         self.health.add_to(public)
         for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
-            loading = inference.administration()
+            loading = inference.repository.administration()
             if administers:
-                register(registry, open_inference.DESCRIPTOR, loading, wrap)
+                register(registry, repository.DESCRIPTOR, loading, wrap)
                 register(registry, administration, self.admin.methods(), wrap)
                 continue
-            register(registry, open_inference.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
+            register(registry, repository.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
             if registry is servers.public:  # instead of gRPC's "Method not found!"
                 register(registry, administration, refusals(self.admin.methods(), ADMIN_ALONE))
         if servers.admin is not None and not is_public:
-            for methods in (inference.descriptions(), inference.administration()):
-                register(servers.admin, open_inference.DESCRIPTOR, methods, wrap)
+            for methods in (inference.descriptions(), inference.repository.administration()):
+                register(servers.admin, repository.DESCRIPTOR, methods, wrap)
             register(servers.admin, administration, self.admin.methods(), wrap)
             self.health.add_to(servers.admin)
-            reflection.add_to(servers.admin, (open_inference.DESCRIPTOR, *ADMIN, HEALTH))
+            reflection.add_to(servers.admin, (repository.DESCRIPTOR, *ADMIN, HEALTH))
         reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
-
-    def add_to_peers(self, registry: HandlerRegistry) -> None:
-        """Registers calls between the processes of a server, each for its own part."""
-        for methods in (self.open_inference.descriptions(), self.open_inference.administration()):
-            register(registry, open_inference.DESCRIPTOR, methods)
-        register(registry, admin.DESCRIPTOR, self.admin.methods())
-        self.health.add_to(registry)
 
 
 def health_names(settings: Settings) -> list[str]:
@@ -133,12 +127,12 @@ def make_services(
         transport.threads,
         transport.shared_memory.regions,
     )
-    repository = ModelRepository(models, compute.devices, lambda: health.is_serving)
-    info = _info(limits, compute)
+    models_of = ModelRepository(models, compute.devices, lambda: health.is_serving)
+    info = cache(partial(_info, limits, compute))
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
         sampling.SamplingServicer(pipeline, models, model_limits, info, *streams),
-        open_inference.OpenInferenceServicer(pipeline, model_limits, repository, *streams),
+        open_inference.OpenInferenceServicer(pipeline, model_limits, models_of, *streams),
         admin.AdminServicer(compute, models),
         health,
     )
@@ -148,8 +142,8 @@ def _info(limits: RequestLimits, compute: Compute) -> sampling_pb2.GetServerInfo
     return sampling_pb2.GetServerInfoResponse(
         version=version(),
         devices=[
-            sampling_pb2.Device(name=str(device), description=devices.describe(device))
-            for device in compute.devices
+            sampling_pb2.Device(name=name, description=description)
+            for name, description in compute.describe()
         ],
         methods=SAMPLING_METHODS,
         point_types=POINT_TYPES,
@@ -162,28 +156,33 @@ def _info(limits: RequestLimits, compute: Compute) -> sampling_pb2.GetServerInfo
     )
 
 
-def add_gauges(
-    registry: CollectorRegistry, compute: Compute, transport: Transport, health: Health
-) -> None:
-    """Adds the metrics that are read at each scrape: those of GAUGES and of memory."""
-    admission = transport.admission
-    readers: dict[str, Callable[[], float]] = {
-        "serving": lambda: health.is_serving,
-        "calls": lambda: transport.in_flight.calls,
-        "points_in_flight": lambda: admission.points,
-        "bytes_in_flight": lambda: admission.bytes,
-        "queue_requests": compute.waiting_requests,
-        "queue_points": compute.waiting_points,
-        "shared_memory_bytes": lambda: transport.shared_memory.regions.size,
-    }
-    for name in GAUGES.keys() - {"queue_seconds"}:
-        Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(readers[name])
+def add_gauges(registry: CollectorRegistry, transport: Transport, health: Health) -> None:
+    """Adds the metrics of calls that are read at each scrape."""
+    own = transport.counts.own
+    for name, read in (
+        ("serving", lambda: health.is_serving),
+        ("calls", lambda: transport.in_flight.calls),
+        ("points_in_flight", lambda: own(Count.POINTS)),
+        ("bytes_in_flight", lambda: own(Count.BYTES)),
+        ("shared_memory_bytes", lambda: transport.shared_memory.regions.size),
+    ):
+        _add_gauge(registry, name, read)
+
+
+def add_compute_gauges(registry: CollectorRegistry, compute: Compute) -> None:
+    """Adds the metrics of devices that are read at each scrape."""
+    _add_gauge(registry, "queue_requests", compute.waiting_requests)
+    _add_gauge(registry, "queue_points", compute.waiting_points)
     queues = Gauge(
         "farpoint_queue_seconds", GAUGES["queue_seconds"], ("device",), registry=registry
     )
     for device in compute.waits_s():
         queues.labels(device).set_function(partial(_wait_s, compute, device))
     registry.register(MemoryCollector(compute.memory))
+
+
+def _add_gauge(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:
+    Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(read)
 
 
 def _wait_s(compute: Compute, device: str) -> float:

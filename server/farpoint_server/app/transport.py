@@ -17,6 +17,7 @@ from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.auth import Auth
+from farpoint_server.transport.counts import Counts
 from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.grpc.load_report import LoadReport
 from farpoint_server.transport.grpc.server import GrpcServers
@@ -33,6 +34,7 @@ class Transport:
     """Receives calls and bounds them; servicers register at `servers` and `http`.
 
     Attributes:
+        counts: What callers hold, of all front ends of this server.
         in_flight: Calls that are accepted and not answered.
         admission: What they may hold.
         outgoing: Responses that are not sent yet.
@@ -45,12 +47,14 @@ class Transport:
     def __init__(
         self, settings: Settings, slot: ProcessSlot, metrics: CallMetrics, compute: Compute
     ) -> None:
+        self.counts = counts = Counts() if slot.is_alone else Counts(slot.counts, slot.index)
         self.in_flight = InFlight()
         self.admission = admission = Admission(
             max_points=settings.max_points_in_flight,
             max_bytes=settings.max_bytes_in_flight,
             retry_ms=settings.overload_retry_ms,
             caller_share=settings.caller_share,
+            counts=counts,
         )
         refused = metrics.count_refusal
         self.outgoing = Outgoing(admission, settings.send_timeout_s, count_refusal=refused)
@@ -83,6 +87,7 @@ class Transport:
                 settings.max_concurrent_rpcs,
                 settings.max_caller_rpcs,
                 settings.overload_retry_ms,
+                self.counts,
             ),
             outgoing=self.outgoing,
             idle_s=settings.idle_timeout_s,

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from farpoint_server.compute.devices import describe
 from farpoint_server.compute.engine import Engine
 from farpoint_server.compute.memory.snapshot import MemorySnapshot
 from farpoint_server.compute.monitor import MemoryMonitor
@@ -56,6 +57,10 @@ class Compute:
     def devices(self) -> list[torch.device]:
         """The device of each engine of the settings."""
         return [each.engine.device for each in self._schedulers]
+
+    def describe(self) -> list[tuple[str, str]]:
+        """The name of each of these devices and what it is."""
+        return [(str(device), describe(device)) for device in self.devices]
 
     @property
     def inline_ns(self) -> int:

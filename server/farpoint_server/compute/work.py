@@ -17,6 +17,12 @@ Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Answer = TypeVar("Answer")
+
+
+class Shared(np.ndarray):
+    """A view of memory that another process may change; copied before a kernel reads it."""
+
+
 Kernel: TypeAlias = Callable[..., Sequence[Tensor]]
 """A computation and its parameters, without its arrays: a value that can be pickled.
 
@@ -268,8 +274,11 @@ def _arrays(inputs: Inputs) -> Iterator[Array]:
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Arrays concatenated along the first dimension; a single one is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    """Arrays concatenated along the first dimension; a single one is copied only if `Shared`."""
+    if len(parts) > 1:
+        return np.concatenate(parts)
+    (part,) = parts
+    return np.array(part) if type(part) is Shared and not part.flags.owndata else part
 
 
 def concatenated(parts: Sequence[Fields]) -> Fields:

@@ -51,9 +51,9 @@ class BasicSettings(BaseSettings, use_attribute_docstrings=True):
     """Threads of each CPU engine, which then runs one batch at a time. 0 shares the available
     cores among up to 8 batches at a time, or among several CPU engines."""
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
-    """Processes that are one server, for more small requests than one event loop can serve; auto is
-    one per two cores, 16 at most. They share the limits of points, bytes and memory, the threads,
-    the GPUs, and the ports of listen: with as many ports as processes each has its own."""
+    """Front ends of one server, for more requests than one event loop can serve; auto is one per
+    two cores, 16 at most. With several, one more process has the devices and models. They share the
+    ports of listen: with as many ports as front ends each has its own."""
     config: Path | None = None
     """YAML file with any of these settings; keys are written with underscores."""
     log_format: Literal["auto", "json", "console"] = "auto"

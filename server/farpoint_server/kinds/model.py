@@ -38,7 +38,8 @@ GPU_ROWS = 1 << 16
 MAX_POWER = 3
 # Timed calls, unless they take longer.
 TRIALS, TRIALS_NS = 5, 20_000_000
-_numbers = itertools.count()
+_numbers = itertools.count(time.monotonic_ns())
+"""Also unlike those of an engine that this process replaces."""
 _copies: dict[int, dict[torch.device, "_Copy"]] = {}
 """The copies of each model that is referenced, by its number, on each device."""
 
@@ -71,11 +72,10 @@ class LoadedModel:
     """Points of clouds of growing sizes, and the bytes that a call with one takes."""
     is_steady: bool = True
     """Whether its time depends on the sizes of its inputs alone."""
-    number: int = field(init=False)
-    """Names it in launches, which hold no model."""
+    number: int = field(default_factory=lambda: next(_numbers))
+    """Names it in launches, which hold no model, and in the engine's process."""
 
     def __post_init__(self) -> None:
-        self.number = next(_numbers)
         _copies[self.number] = {}
         weakref.finalize(self, _copies.pop, self.number)
 

@@ -1,13 +1,15 @@
 """Registry of the loaded models, by name: load, warm up, unload."""
 
 import re
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
-from farpoint_models import weights
+from farpoint_models import EncoderConfig, weights
+from farpoint_models.programs.manifest import parse_manifest
 from farpoint_server.compute.engine import Engine
 from farpoint_server.config.settings import DEFAULT
 from farpoint_server.errors import (
@@ -110,9 +112,58 @@ class Registry:
         self._readiness.forget(name)
         log.info("model unloaded", model=name)
 
+    def describe(self) -> list[dict[str, Any]]:
+        """The models for `adopt` of another process."""
+        return [
+            {
+                "name": model.name,
+                "number": model.number,
+                "parameters": model.parameters,
+                "manifest": model.manifest.to_json(),
+                "config": model.config and model.config.to_json(),
+            }
+            for model in self.models
+        ]
+
+    def adopt(
+        self, described: Sequence[Mapping[str, Any]], on_drop: Callable[[int], object]
+    ) -> None:
+        """Replaces the models by those that another process runs.
+
+        Args:
+            described: By its `describe`.
+            on_drop: Given a model's number when no request refers to it any more.
+        """
+        before = {model.number: model for model in self.models}
+        models = [before.get(each["number"]) or _described(each, on_drop) for each in described]
+        for name in self._models.keys() - {model.name for model in models}:
+            self._readiness.forget(name)
+        self._models = {model.name: model for model in models}
+        for name in self._models:
+            self._readiness.know(name)
+
+    @property
+    def specifications(self) -> list[str]:
+        """The models for `load_all` of a process that replaces this one."""
+        sources = [(model.name, self.sources[model.name]) for model in self.models]
+        return [DEFAULT if path is None else f"{name}={path}" for name, path in sources]
+
     def _check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):
             expected = "1 to 64 letters, digits, '_', '-' or '.'"
             raise InvalidRequestError("name", expected, quoted(name))
         if name not in self._models and self._readiness.knows(name):
             raise InvalidRequestError("name", "one that is not that of a service", quoted(name))
+
+
+def _described(model: Mapping[str, Any], on_drop: Callable[[int], object]) -> LoadedModel:
+    manifest, config = parse_manifest(model["manifest"]), model["config"]
+    made = LoadedModel(
+        model["name"],
+        manifest,
+        model["parameters"],
+        config and EncoderConfig.from_json(config),
+        number=model["number"],
+    )
+    weakref.finalize(made, on_drop, made.number)
+    return made

@@ -14,14 +14,14 @@ from starlette.routing import Route
 
 
 def metrics_route(
-    registry: CollectorRegistry, read_all: Callable[[], Awaitable[Mapping[int, str] | None]]
+    registry: CollectorRegistry, read_all: Callable[[], Awaitable[Mapping[str, str] | None]]
 ) -> Route:
     """The route /metrics for the application of an HTTP server.
 
     Args:
         registry: Of this process. It is read on a thread of its own: some hundred series take
             milliseconds, which the event loop does not have.
-        read_all: The exposition of every process, by its index; None where this one is alone.
+        read_all: The exposition of every process, by its name; None where this one is alone.
     """
     scraper = ThreadPoolExecutor(1, "scrape")
 
@@ -35,11 +35,11 @@ def metrics_route(
     return Route("/metrics", metrics)
 
 
-def health_routes(serves: Callable[[], Awaitable[bool]]) -> Sequence[Route]:
+def health_routes(serves: Callable[[], bool]) -> Sequence[Route]:
     """/healthz and /readyz: 200 while the server is healthy, else 503."""
 
     async def health(_: Request) -> Response:
-        if await serves():
+        if serves():
             return PlainTextResponse("SERVING\n")
         return PlainTextResponse("NOT_SERVING\n", 503)
 
@@ -53,24 +53,24 @@ class MergedMetrics(CollectorRegistry):
     sum, and of a gauge only the reader knows whether a sum, a maximum or an average is meant.
 
     Args:
-        texts: The exposition of each process, by its index.
+        texts: The exposition of each process, by its name.
     """
 
-    def __init__(self, texts: Mapping[int, str]) -> None:
+    def __init__(self, texts: Mapping[str, str]) -> None:
         super().__init__()
         self._texts = texts
 
     def collect(self) -> Iterable[Metric]:
         """The families of all processes, with the samples of each family together."""
         families: dict[str, Metric] = {}
-        for index, text in sorted(self._texts.items()):
+        for name, text in sorted(self._texts.items()):
             for family in text_string_to_metric_families(text):
                 merged = families.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type)
                 )
-                merged.samples += [_labelled(sample, index) for sample in family.samples]
+                merged.samples += [_labelled(sample, name) for sample in family.samples]
         return families.values()
 
 
-def _labelled(sample: Sample, process: int) -> Sample:
-    return sample._replace(labels={**sample.labels, "process": str(process)})
+def _labelled(sample: Sample, process: str) -> Sample:
+    return sample._replace(labels={**sample.labels, "process": process})

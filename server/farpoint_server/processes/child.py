@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -53,11 +53,12 @@ class Child:
         warm: Set once it could serve.
         ready: Set once it serves.
         fields: The fields of its log line "ready".
+        slot: Of the process, without its link; with the models that an engine has loaded.
         process: None until it is started.
     """
 
-    def __init__(self, index: int, limits: Limits) -> None:
-        self.index, self._limits = index, limits
+    def __init__(self, slot: ProcessSlot, limits: Limits) -> None:
+        self.slot, self._limits = slot, limits
         self.warm, self.ready = asyncio.Event(), asyncio.Event()
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
@@ -66,7 +67,6 @@ class Child:
 
     async def run(
         self,
-        slot: ProcessSlot,
         settings: Settings,
         log_descriptor: int,
         may_begin: Callable[[], Awaitable[object]],
@@ -74,18 +74,18 @@ class Child:
         """Starts this program as a process of the server; returns its exit status.
 
         Args:
-            slot: Of the process, without its link.
+            settings: Of the process.
             log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
         ours, theirs = socket.socketpair()
-        slot = replace(slot, link=theirs.fileno())
+        slot = replace(self.slot, link=theirs.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *sys.orig_argv[1:]),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=log_descriptor,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *([slot.counts] if slot.counts >= 0 else ())),
                 env={**os.environ, **to_environment(slot, settings)},
                 # Ctrl-C reaches the whole foreground of a terminal; the supervisor forwards it.
                 start_new_session=True,
@@ -123,10 +123,12 @@ class Child:
             self._unhealthy = 0 if is_well else self._unhealthy + 1
         elif message["event"] == "warm":
             self.warm.set()
+        elif message["event"] == "models":
+            self.slot = replace(self.slot, models=message["models"])
         elif message["event"] == "ready":
             self.fields = message["fields"]
             self.ready.set()
-            log.info("process ready", process=self.index, pid=message["pid"])
+            log.info("process ready", process=self.slot.name, pid=message["pid"])
 
     def check(self) -> str | None:
         """Counts one more check; returns a fault that has lasted too long."""
@@ -159,7 +161,7 @@ class Child:
         while reason is None:
             await asyncio.sleep(self._limits.check_s)
             reason = self.check()
-        log.error(reason, process=self.index, pid=self.process and self.process.pid)
+        log.error(reason, process=self.slot.name, pid=self.process and self.process.pid)
         if reason == UNHEALTHY:
             # It may still answer calls.
             self.signal(signal.SIGTERM)
@@ -198,6 +200,10 @@ class Link:
     def ready(self, fields: Mapping[str, Any]) -> None:
         """Reports that calls are answered, with the fields of the log line."""
         self._send("ready", fields=fields, pid=os.getpid())
+
+    def models(self, models: Sequence[str]) -> None:
+        """Reports the loaded models, for a process that will replace this one."""
+        self._send("models", models=models)
 
     def _send_alive(self) -> None:
         # On a thread: the event loop of a healthy process may be busy for seconds.

@@ -9,15 +9,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child, Limits, drain_s, on_end_signals
+from farpoint_server.processes.child import PATIENCE_S, Child, Limits, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
+from farpoint_server.transport.counts import Counts
 from farpoint_server.transport.sockets import locked
 
 # A process that lived for LIVED_S is replaced at once; after shorter lives the pause doubles.
@@ -30,7 +32,9 @@ log = structlog.get_logger("farpoint.supervisor")
 
 
 class Supervisor:
-    """Keeps a process in each slot until a signal.
+    """Keeps the front ends and the engine running until a signal.
+
+    The engine outlives the front ends, whose calls it answers while they drain.
 
     Args:
         ports: With the settings of the server.
@@ -44,21 +48,23 @@ class Supervisor:
         folder: Path,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        self._count = count = ports.settings.process_count
         self._settings = ports.settings
-        self._ports, self._merger, self._folder, self._limits = ports, merger, folder, limits
-        self._children = [Child(index, limits) for index in range(count)]
+        self._ports, self._merger, self._limits = ports, merger, limits
+        self._count = count = ports.settings.process_count
+        self._counts = Counts.create(count)
+        slot = ProcessSlot(0, count, folder, counts=self._counts.descriptor)
+        self._children = [Child(replace(slot, index=at), limits) for at in range(count + 1)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> int:
-        """Serves until a signal, which it forwards to every process; returns the exit status.
+        """Serves until a signal, which it forwards to the front ends; returns the exit status.
 
         Returns:
             0 if each process drained, 1 if one did not; or the status of a process that could not
             start.
         """
         on_end_signals(self._stop)
-        keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
+        keeping = [asyncio.create_task(self._keep(at)) for at in range(self._count + 1)]
         beginning = asyncio.create_task(self._begin())
         watching = asyncio.create_task(self._ports.watch(self._pids))
         stopped = asyncio.create_task(self._stopping.wait())
@@ -66,9 +72,14 @@ class Supervisor:
         if not self._stopping.is_set():  # a bug ended one of them, and is raised below
             self._stop(signal.SIGTERM)
         beginning.cancel()
-        _, late = await asyncio.wait(keeping, timeout=drain_s(self._settings))
+        *front_ends, engine = keeping
+        _, late = await asyncio.wait(front_ends, timeout=drain_s(self._settings))
+        self._children[-1].signal(signal.SIGTERM)
+        if not late:
+            _, late = await asyncio.wait([engine], timeout=PATIENCE_S)
         if late:
-            self._stop(signal.SIGKILL)
+            for child in self._children:
+                child.signal(signal.SIGKILL)
         status = max(await asyncio.gather(*keeping))
         watching.cancel()
         log.info("stopped", processes=self._count, exit_status=status)
@@ -84,7 +95,7 @@ class Supervisor:
         self._may_begin.set()
         for child in self._children:
             await child.ready.wait()
-        fields = [child.fields for child in self._children]
+        fields = [child.fields for child in self._children[:-1]]
         names = dict.fromkeys(str(each["device"]) for each in fields)
         bound = {
             key: [*dict.fromkeys(address for each in fields for address in each[key])]
@@ -105,32 +116,33 @@ class Supervisor:
             lived = child.ready.is_set()
             log.error(
                 "process ended",
-                process=index,
+                process=child.slot.name,
                 pid=child.process and child.process.pid,
                 exit_status=status,
                 served=lived,
             )
+            self._counts.clear(index)
             failures = 0 if lived else failures + 1
             if not self._may_begin.is_set() or failures == MAX_FAILED_STARTS:
                 return self._end(index, status)
             pause = pause_after(time.monotonic() - begun, pause, self._limits.pause_s)
             if await self._stops_within(pause):
                 return 0
-            self._children[index] = Child(index, self._limits)
+            self._children[index] = Child(child.slot, self._limits)
 
     async def _run(self, child: Child) -> int:
         try:
-            slot = ProcessSlot(child.index, self._count, self._folder)
             log_descriptor, may_begin = self._merger.open(), self._may_begin.wait
-            settings = share(self._settings, slot)
-            return await child.run(slot, settings, log_descriptor, may_begin)
+            settings = share(self._settings, child.slot)
+            return await child.run(settings, log_descriptor, may_begin)
         except OSError as error:  # of memory, processes or descriptors
-            log.error("process not started", process=child.index, reason=str(error))
+            log.error("process not started", process=child.slot.name, reason=str(error))
             return 1
 
     def _end(self, index: int, status: int) -> int:
         """Ends the server if its first process, or several in a row, cannot start."""
-        log.error("process failed to start too often", process=index, exit_status=status)
+        name = self._children[index].slot.name
+        log.error("process failed to start too often", process=name, exit_status=status)
         self._stop(signal.SIGTERM)
         return status if status in (CANNOT_START, DEVICE_FAILED) else 1
 
@@ -143,7 +155,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._stopping.set()
-        for child in self._children:
+        for child in self._children[:-1]:
             child.signal(number)
 
 

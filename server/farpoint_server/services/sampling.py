@@ -1,6 +1,7 @@
 """gRPC servicer of farpoint.v1.SamplingService."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,7 +41,7 @@ class SamplingServicer:
     pipeline: Pipeline
     registry: Registry
     model_limits: RequestLimits
-    info: pb.GetServerInfoResponse
+    info: Callable[[], pb.GetServerInfoResponse]
     in_flight: InFlight
     outgoing: Outgoing
     idle_s: float
@@ -80,7 +81,7 @@ class SamplingServicer:
             "Encode": grpc.stream_unary_rpc_method_handler(self.encode),
             **unary_methods(
                 DESCRIPTOR,
-                {"GetServerInfo": lambda _: self.info, "ListModels": self._list_models},
+                {"GetServerInfo": lambda _: self.info(), "ListModels": self._list_models},
             ),
         }
 

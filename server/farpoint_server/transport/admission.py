@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from farpoint_server import request_context
 from farpoint_server.errors import CallerShareError, OverloadedError
+from farpoint_server.transport.counts import Count, Counts
 
 # A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
@@ -23,6 +24,7 @@ class Admission:
         retry_ms: Milliseconds after which a refused caller may retry.
         caller_share: Part of each bound that one caller may hold while others hold some.
         clock: Seconds, monotonic.
+        counts: Of all front ends; its own if None.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Admission:
         retry_ms: int,
         caller_share: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        counts: Counts | None = None,
     ) -> None:
         self.max_points = max_points
         self.max_bytes = max_bytes
@@ -39,14 +42,17 @@ class Admission:
         self._share_points = int(caller_share * max_points)
         self._share_bytes = int(caller_share * max_bytes)
         self._clock = clock
-        self.points = 0
+        self._counts = counts or Counts()
+
+    @property
+    def points(self) -> int:
         """Of the requests that are inside now."""
-        self.bytes = 0
+        return self._counts.total(Count.POINTS)
+
+    @property
+    def bytes(self) -> int:
         """Of their messages and of responses that are not sent yet."""
-        self._callers: dict[str, list[int]] = {}
-        """Points and bytes of each caller with requests inside."""
-        self._shut_out: tuple[str, float] = ("", -float("inf"))
-        """The caller that was refused last with nothing inside, and when."""
+        return self._counts.total(Count.BYTES)
 
     def check_headroom(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
@@ -78,31 +84,33 @@ class Admission:
     def remove(self, caller: str, points: int, size: int) -> None:
         """Stops counting what `add` or `add_response` counted."""
         self._count(caller, -points, -size)
-        if not any(self._callers[caller]):
-            del self._callers[caller]
 
     def _count(self, caller: str, points: int, size: int) -> None:
-        self.points += points
-        self.bytes += size
-        held = self._callers.setdefault(caller, [0, 0])
-        held[0] += points
-        held[1] += size
+        if points:
+            self._counts.add(caller, Count.POINTS, points)
+        self._counts.add(caller, Count.BYTES, size)
 
     def _check(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
     ) -> None:
-        held = self._callers.get(caller)
-        total_points, total_bytes = self.points + points, self.bytes + size
-        if held is not None and self._has_others(caller):
-            self._check_share(held[0] > own_points, "points", held[0], points, self._share_points)
-            self._check_share(held[1] > own_size, "bytes", held[1], size, self._share_bytes)
-        if total_points <= self.max_points and total_bytes <= self.max_bytes:
+        inside_points, inside_bytes = self.points, self.bytes
+        held_points = held_bytes = 0
+        if inside_points or inside_bytes:
+            held_points = self._counts.held(caller, Count.POINTS)
+            held_bytes = self._counts.held(caller, Count.BYTES)
+        is_alone = (held_points, held_bytes) == (inside_points, inside_bytes)
+        holds_some = held_points or held_bytes
+        if holds_some and (not is_alone or self._keeps_out_another(caller)):
+            has_more = held_points > own_points
+            self._check_share(has_more, "points", held_points, points, self._share_points)
+            self._check_share(held_bytes > own_size, "bytes", held_bytes, size, self._share_bytes)
+        if inside_points + points <= self.max_points and inside_bytes + size <= self.max_bytes:
             return
-        if held is None:
-            self._shut_out = caller, self._clock()
+        if not holds_some:
+            self._counts.note_refused(caller, self._clock())
         for unit, inside, more, most in (
-            ("points", self.points, points, self.max_points),
-            ("bytes", self.bytes, size, self.max_bytes),
+            ("points", inside_points, points, self.max_points),
+            ("bytes", inside_bytes, size, self.max_bytes),
         ):
             if inside + more > most:
                 message = f"the server holds {inside} {unit} of at most {most}; no room for {more}"
@@ -114,13 +122,10 @@ class Admission:
             message = f"this caller holds {inside} {unit} of its share of {most}"
             raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
-    def _has_others(self, caller: str) -> bool:
-        """Whether another caller holds some, or was recently refused while holding nothing."""
-        if len(self._callers) > 1:
-            return True
-        who, when = self._shut_out
-        waits_s = WAITING_RETRIES * self._retry_ms / 1e3
-        return who != caller and self._clock() - when < waits_s
+    def _keeps_out_another(self, caller: str) -> bool:
+        """Whether another caller was recently refused while holding nothing."""
+        waited_s = self._clock() - self._counts.refused_another_at(caller)
+        return waited_s < WAITING_RETRIES * self._retry_ms / 1e3
 
 
 class Reservation:

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections import Counter
 
 import structlog
 
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
+from farpoint_server.transport.counts import Count, Counts
 from farpoint_server.transport.grpc.handlers import Context
 from farpoint_server.transport.outgoing import Outgoing, Response
 
@@ -37,34 +37,37 @@ class CallSlots:
         total: Calls of all callers.
         per_caller: Calls of one caller.
         retry_ms: Milliseconds after which a refused caller may retry.
+        kind: Of the calls.
+        counts: Of all front ends; its own if None.
     """
 
-    def __init__(self, total: int, per_caller: int, retry_ms: int) -> None:
+    def __init__(
+        self,
+        total: int,
+        per_caller: int,
+        retry_ms: int,
+        kind: Count = Count.REQUESTS,
+        counts: Counts | None = None,
+    ) -> None:
         self._total = total
         self._per_caller = per_caller
         self._retry_ms = retry_ms
-        self._open: Counter[str] = Counter()
-        self._count = 0
+        self._kind, self._counts = kind, counts or Counts()
 
     def enter(self, caller: str) -> None:
         """Takes a slot; raises TooManyCallsError if the caller has no room."""
-        held = self._open.get(caller, 0)
+        held = self._counts.held(caller, self._kind)
         if held >= self._per_caller:
             raise self._refusal(f"the caller has {held} calls open of at most {self._per_caller}")
-        if self._count >= self._total:
-            share = max(1, self._total // (len(self._open) + (held == 0)))
+        if self._counts.total(self._kind) >= self._total:
+            share = max(1, self._total // (self._counts.callers(self._kind) + (held == 0)))
             if not caller.startswith(TOKEN_PREFIX) or held >= share:
                 raise self._refusal(f"all {self._total} calls of the server are taken")
-        self._open[caller] = held + 1
-        self._count += 1
+        self._counts.add(caller, self._kind, 1)
 
     def leave(self, caller: str) -> None:
         """Releases a slot."""
-        self._count -= 1
-        if self._open[caller] == 1:
-            del self._open[caller]
-        else:
-            self._open[caller] -= 1
+        self._counts.add(caller, self._kind, -1)
 
     def _refusal(self, reason: str) -> TooManyCallsError:
         return TooManyCallsError(reason, self._retry_ms)
@@ -81,14 +84,28 @@ class CallLimits:
         total: Requests open at a time.
         per_caller: Those of one caller; None for half of them.
         retry_ms: Milliseconds after which a refused caller may try again.
+        counts: Of all front ends; its own if None.
     """
 
-    def __init__(self, total: int, per_caller: int | None, retry_ms: int) -> None:
-        half = max(1, total // 2)
-        self._requests = CallSlots(total, per_caller or half, retry_ms)
-        self._admin = CallSlots(*ADMIN, retry_ms)
-        self._checks = CallSlots(*CHECKS, retry_ms)
-        self._watches = CallSlots(*WATCHES, retry_ms)
+    def __init__(
+        self, total: int, per_caller: int | None, retry_ms: int, counts: Counts | None = None
+    ) -> None:
+        counts = counts or Counts()
+        each = counts.front_ends
+
+        def slots(kind: Count, all_callers: int, caller: int) -> CallSlots:
+            return CallSlots(all_callers, caller, retry_ms, kind, counts)
+
+        self._requests = slots(Count.REQUESTS, total, per_caller or max(1, total // 2))
+        # One connection, which one front end serves, has checks of its own.
+        self._admin, self._checks, self._watches = (
+            slots(kind, all_callers * each, caller * each)
+            for kind, (all_callers, caller) in (
+                (Count.ADMIN, ADMIN),
+                (Count.CHECKS, CHECKS),
+                (Count.WATCHES, WATCHES),
+            )
+        )
 
     def of(self, rpc: str) -> CallSlots:
         """The slots of "package.Service/Method"."""

@@ -157,7 +157,7 @@ def exposition(calls: int, serving: int, seconds: float, *extra: str) -> str:
 
 
 def test_each_series_is_there_for_each_process_and_each_family_once():
-    texts = {1: exposition(7, 0, 1.5, "alone"), 0: exposition(3, 1, 0.5)}
+    texts = {"engine": exposition(7, 0, 1.5, "alone"), "0": exposition(3, 1, 0.5)}
     text = generate_latest(MergedMetrics(texts)).decode()
     assert text.count("# TYPE calls_total counter") == 1
     values = {
@@ -165,7 +165,7 @@ def test_each_series_is_there_for_each_process_and_each_family_once():
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    zero, one = ("process", "0"), ("process", "1")
+    zero, one = ("process", "0"), ("process", "engine")
     assert values["calls_total", zero, ("rpc", "a")] == 3
     assert values["calls_total", one, ("rpc", "a")] == 7
     assert (values["serving", zero], values["serving", one]) == (1, 0)

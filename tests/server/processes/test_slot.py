@@ -4,15 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import (
-    DIVIDED,
     VARIABLE,
     ProcessSlot,
     from_environment,
@@ -22,7 +20,7 @@ from farpoint_server.processes.slot import (
 
 
 @pytest.mark.parametrize(
-    ("processes", "gpus", "expected"),
+    ("processes", "ports", "expected"),
     [
         (1, "abc", ["abc"]),
         (2, "abc", ["ac", "b"]),
@@ -31,56 +29,30 @@ from farpoint_server.processes.slot import (
         (2, "", ["", ""]),
     ],
 )
-def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
+def test_ports_are_dealt_out_in_turns(processes, ports, expected):
     places = [ProcessSlot(index, processes) for index in range(processes)]
-    assert ["".join(slot.own(gpus)) for slot in places] == expected
-    for gpu in gpus:
-        shared = sum(gpu in own for own in expected)
-        assert {slot.sharers(gpu, gpus) for slot in places} == {shared}
+    assert ["".join(slot.own(ports)) for slot in places] == expected
 
 
-def test_each_process_knows_the_others_and_one_alone_has_none():
-    slot = ProcessSlot(1, 3, Path("/folder"))
-    assert (slot.others, slot.is_alone, slot.peer_address(2)) == ([0, 2], False, "unix:/folder/2")
-    alone = ProcessSlot()
-    assert (alone.others, alone.is_alone, alone.link, alone.parent) == ([], True, -1, 0)
-    assert len({slot, alone}) == 2  # as values
-
-
-def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
-    whole = Settings(
-        max_points_in_flight=4000,
-        max_request_points=1500,
-        max_bytes_in_flight=1 << 20,
-        max_message_bytes=1 << 16,
-        receive_turns=16,
+def test_the_engine_comes_after_the_front_ends():
+    front_end, engine = ProcessSlot(1, 2, Path("/folder")), ProcessSlot(2, 2, Path("/folder"))
+    assert (front_end.is_engine, front_end.name, engine.is_engine, engine.name) == (
+        *(False, 1),
+        *(True, "engine"),
     )
-    half, fourth = share(whole, ProcessSlot(0, 2)), share(whole, ProcessSlot(3, 4))
-    assert (half.max_points_in_flight, fourth.max_points_in_flight) == (2000, 1500)
-    assert (half.max_bytes_in_flight, fourth.max_bytes_in_flight) == (1 << 19, 1 << 18)
-    assert (half.receive_turns, share(whole, ProcessSlot(0, 64)).receive_turns) == (8, 1)
-    assert half.max_connections == whole.max_connections
-    assert share(whole, ProcessSlot()) is whole
+    assert front_end.engine == engine.engine == Path("/folder/engine")
+    assert ProcessSlot().is_alone
+    assert not ProcessSlot().is_engine
 
 
-# These hold for each process: sizes of one request, times, and what the kernel or `Compute` deals
-# out. A new setting must be here or in DIVIDED, or N processes allow N times as much.
-NOT_DIVIDED = """
-max_message_bytes max_request_points max_request_clouds max_encode_points batch_points caller_share
-max_concurrent_rpcs max_caller_rpcs max_connections max_http_connections max_streams
-max_shared_memory_bytes memory_limit_mib memory_reserve_mib cpu_threads
-overload_retry_ms long_work_ms engine_timeout_s drain_grace_s drain_timeout_s memory_idle_s
-handshake_timeout_s idle_timeout_s send_timeout_s max_connection_age_s max_connection_age_grace_s
-"""
-
-
-def test_each_number_of_the_settings_is_either_divided_or_holds_for_each_process():
-    numbers = [
-        name
-        for name, field in Settings.model_fields.items()
-        if {int, float} & {field.annotation, *get_args(field.annotation)}
-    ]
-    assert Counter([*DIVIDED, *NOT_DIVIDED.split()]) == Counter(numbers)
+def test_limits_are_whole_and_messages_in_reception_are_shared_out():
+    whole = Settings(receive_turns=16)
+    half, last = share(whole, ProcessSlot(0, 2)), share(whole, ProcessSlot(0, 64))
+    assert (half.receive_turns, last.receive_turns) == (8, 1)
+    assert half.model_dump(exclude={"receive_turns", "processes"}) == whole.model_dump(
+        exclude={"receive_turns", "processes"}
+    )
+    assert share(whole, ProcessSlot()) is share(whole, ProcessSlot(2, 2)) is whole
 
 
 def test_ports_are_dealt_out_in_turns_each_with_its_administration():
@@ -96,12 +68,13 @@ def test_a_process_reads_its_slot_and_settings_once(tmp_path, monkeypatch):
     file = tmp_path / "farpoint.yaml"
     file.write_text("batch_points: 5\n")
     given = Settings(config=file, device=("cpu", "cuda:1"), tls_key=None, encoder=())
-    environment = to_environment(ProcessSlot(1, 3, tmp_path, 7), given)
+    sent = ProcessSlot(1, 3, tmp_path, 7, counts=8, models=["a=b"])
+    environment = to_environment(sent, given)
     # What has changed since is not heeded.
     file.write_text("batch_points: 6\n")
     monkeypatch.setenv("FARPOINT_BATCH_POINTS", "7")
     slot, settings = from_environment(environment)
-    assert slot == ProcessSlot(1, 3, tmp_path, 7, os.getpid())
+    assert slot == replace(sent, parent=os.getpid())
     assert settings.model_dump(exclude={"config"}) == given.model_dump(exclude={"config"})
     assert VARIABLE not in environment
     assert from_environment(environment) is None

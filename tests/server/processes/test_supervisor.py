@@ -16,6 +16,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, drain_s, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
+from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.processes.supervisor import (
     FOLDER,
     Supervisor,
@@ -26,9 +27,10 @@ from farpoint_server.processes.supervisor import (
 PROGRAM = """
 import json, os, pathlib, select, signal, socket, sys, time
 passed = json.loads(os.environ["_FARPOINT_PROCESS"])
-index, _, _, link, _ = passed["slot"]
+index, link = passed["slot"]["index"], passed["slot"]["link"]
 folder = pathlib.Path(sys.argv[1])
 starts = folder / f"starts-{index}"
+(folder / f"models-{index}").write_text(json.dumps(passed["slot"]["models"]))
 starts.open("a").write("+")
 acts = (folder / f"acts-{index}").read_text().split()
 act = acts[min(len(starts.read_text()), len(acts)) - 1]
@@ -46,11 +48,19 @@ while not select.select([link], [], [], 0.05)[0]:
     send(event="alive")
     send(event="beat", serving=False)
 end = 1 if act == "unanswered" else 0
-signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os._exit(end))
+def leave(*_):
+    if act == "slow":
+        time.sleep(0.2)
+    (folder / f"end-{index}").touch()
+    os._exit(end)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else leave)
 first = passed["settings"]["listen"][:1]
 fields = {"device": "cpu", "address": f"of {index}", "addresses": first, "admin_addresses": ["a"]}
 send(event="ready", fields=fields, pid=os.getpid())
-if act == "dies":
+if act == "loads-dies":
+    send(event="models", models=["default", "second=/path"])
+    time.sleep(0.2)
+if "dies" in act:
     os.kill(os.getpid(), signal.SIGKILL)
 while act != "frozen":
     send(event="alive")
@@ -68,14 +78,14 @@ HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, unhealthy=3, pause_s=0.0
 def run(tmp_path, monkeypatch):
     """A supervisor at work, with the acts of each process at its first start, its second and so on.
 
-    A process that has no more acts repeats the last one.
+    `acts` are those of front ends. A process that has no more acts repeats the last one.
     """
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
     monkeypatch.setattr("farpoint_server.processes.child.PATIENCE_S", 0)
 
     @asynccontextmanager
-    async def starter(*acts: str, limits: Limits = HASTY):
-        for index, each in enumerate(acts):
+    async def starter(*acts: str, engine: str = "serve", limits: Limits = HASTY):
+        for index, each in enumerate((*acts, engine)):
             (tmp_path / f"acts-{index}").write_text(each)
         merger = LogMerger(sys.stderr.fileno())
         ports = Ports(
@@ -115,7 +125,7 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
         assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
         hosts = [address.rpartition(":")[0] for address in ready["addresses"]]
         assert (hosts, ready["admin_addresses"]) == (["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["a"])
-        pids = [line["pid"] for line in await wait_for(log, "process ready", 3)]
+        pids = [line["pid"] for line in await wait_for(log, "process ready", 4)]
         assert [os.getsid(pid) for pid in pids] == pids  # Ctrl-C in a terminal reaches none
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
@@ -137,8 +147,8 @@ async def test_a_signal_reaches_processes_that_are_just_being_started(run):
 
 
 async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
-    async with run("never", "never") as (running, _):
-        while len([*tmp_path.glob("starts-*")]) < 2:
+    async with run("never", "never", engine="never") as (running, _):
+        while len([*tmp_path.glob("starts-*")]) < 3:
             await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
@@ -201,6 +211,32 @@ async def test_a_process_that_hangs_or_stays_unhealthy_is_ended_and_replaced(
         assert await running == 0
 
 
+async def test_an_engine_that_ends_is_replaced_with_its_models_while_front_ends_live(run, tmp_path):
+    async with run("serve", "serve", engine="loads-dies serve") as (running, log):
+        await wait_for(log, "process ended", process="engine", exit_status=-signal.SIGKILL)
+        await wait_for(log, "process ready", 2, process="engine")
+        assert json.loads((tmp_path / "models-2").read_text()) == ["default", "second=/path"]
+        assert len([line for line in log if line["event"] == "process ended"]) == 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
+async def test_an_engine_ends_after_the_front_ends(run, tmp_path):
+    """They drain, and their calls need it."""
+    async with run("slow", "serve", engine="serve") as (running, log):
+        await wait_for(log, "ready")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+    ends = [(tmp_path / f"end-{index}").stat().st_mtime_ns for index in range(3)]
+    assert max(ends) == ends[-1]
+
+
+@pytest.mark.parametrize("status", [2, 3])
+async def test_an_engine_that_cannot_start_ends_the_server_with_its_status(run, status):
+    async with run("never", "never", engine=f"exit{status}") as (running, _):
+        assert await running == status
+
+
 @pytest.mark.parametrize(
     ("lived_s", "before_s", "pause_s"),
     [(1, 0, 0.5), (1, 0.5, 1), (60, 8, 16), (1, 16, 30), (1, 30, 30), (61, 30, 0)],
@@ -260,7 +296,7 @@ HEALTHY, SICK = ({"event": "beat", "serving": serving} for serving in (True, Fal
 def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
     before, each, allowed, fault
 ):
-    child = Child(0, Limits())
+    child = Child(ProcessSlot(0, 2), Limits())
     for message in before:
         child.receive(message)
 
@@ -274,7 +310,7 @@ def test_each_fault_is_noticed_after_the_checks_that_the_documentation_states(
 
 
 def test_one_sign_of_life_or_health_begins_all_counts_anew():
-    child = Child(0, Limits(frozen=2, stuck=2, unhealthy=2))
+    child = Child(ProcessSlot(0, 2), Limits(frozen=2, stuck=2, unhealthy=2))
     child.receive(WARM)
     child.receive(READY)
     for _ in range(3):

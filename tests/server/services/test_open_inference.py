@@ -1,4 +1,4 @@
-"""Open Inference behind its servicer: lists, and the memory of several processes."""
+"""Open Inference behind its servicer: lists, and what the engine's process owns."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ import torch
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2, sampling_pb2
-from farpoint_server.app.others import METHODS
+from farpoint_server.app.owned import METHODS
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
 from farpoint_server.services.open_inference.repository import ModelRepository
@@ -49,33 +49,22 @@ def test_the_index_lists_what_is_ready():
         states(repository(), repository_name="x")
 
 
-# One process answers these alone: work, and what is the same in all of them. A new RPC must be here
-# or in METHODS, or one of several processes answers for all.
-BY_ONE = """
+# A front end answers these: work, and what each front end knows. A new RPC must be here or in
+# METHODS, or it changes one of several processes.
+BY_FRONT_ENDS = """
 Sample SampleStream SampleLarge Encode ListModels GetServerInfo
 ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig ModelStatistics
-ModelInfer ModelStreamInfer RepositoryIndex
+ModelInfer ModelStreamInfer
 """
 
 
-def test_each_rpc_of_the_contract_is_answered_by_one_process_or_for_all():
+def test_each_rpc_of_the_contract_is_answered_by_a_front_end_or_by_the_engine():
     contract = [
         f"/{service.full_name}/{method.name}"
         for file in (sampling_pb2, admin_pb2, pb)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     ]
-    alone = [path for path in contract if path.rpartition("/")[2] in BY_ONE.split()]
+    alone = [path for path in contract if path.rpartition("/")[2] in BY_FRONT_ENDS.split()]
     assert Counter([*alone, *METHODS]) == Counter(contract)
-    assert len(alone) == len(BY_ONE.split())
-
-
-def test_memory_is_that_of_each_process_in_their_order():
-    merge = METHODS["/farpoint.v1.AdminService/GetMemory"].merge
-    own, other = (
-        admin_pb2.GetMemoryResponse(devices=[{"device": "cpu"}], resident_bytes=bytes_)
-        for bytes_ in (5, 7)
-    )
-    merged = merge({1: own, 0: other})
-    assert [device.process for device in merged.devices] == [0, 1]
-    assert merged.resident_bytes == 12
+    assert len(alone) == len(BY_FRONT_ENDS.split())

@@ -127,6 +127,7 @@ class Manager:
 
     def hold(self) -> Callable[[], None]:
         """Keeps the calling batch in flight until the returned function is called."""
+        self._last_work = self._clock()
         return self._gate.hold_shared()
 
     def has_headroom(self, predicted: int) -> bool:
@@ -378,7 +379,6 @@ def manager_of(
     reserve_mib: int = 512,
     enabled: bool = True,
     report: Report = lambda *_, **__: None,
-    sharers: int = 1,
 ) -> Manager:
     """A manager of `device`.
 
@@ -386,14 +386,10 @@ def manager_of(
         gate: One for all managers of a process: a trim reaches every cache of it.
         idle_s: As the setting `memory_idle_s`, like `limit_mib` and `reserve_mib`.
         enabled: As for `Manager`, like `report`.
-        sharers: Processes that share the device, and the limit; of a GPU its memory where there is
-            no limit.
     """
     is_cuda = device.type == "cuda"
     limit = None if limit_mib is None else limit_mib * MIB
     total = torch.cuda.get_device_properties(device).total_memory if is_cuda else 0
-    if sharers > 1:
-        limit = (limit or total) // sharers or None
     allocator: Allocator = host.Heap()
     thresholds = CPU_THRESHOLDS
     if is_cuda:

@@ -15,7 +15,9 @@ from farpoint_server.codec.open_inference.tensors import VERSION, Sizes
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
 from farpoint_server.kinds.model import LoadedModel
 from farpoint_server.models.registry import Registry
+from farpoint_server.transport.grpc.handlers import Methods, UnaryFunction, unary_methods
 
+DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 CONFIG = "config"
 PLATFORM = "farpoint"
@@ -110,6 +112,14 @@ class ModelRepository:
             raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
         await self.registry.unload(name)
         return pb.RepositoryModelUnloadResponse()
+
+    def administration(self) -> Methods:
+        """Handlers that load and unload models."""
+        answers: dict[str, UnaryFunction] = {
+            "RepositoryModelLoad": self.load,
+            "RepositoryModelUnload": self.unload,
+        }
+        return unary_methods(DESCRIPTOR, answers)
 
 
 def _check_repository(name: str) -> None:

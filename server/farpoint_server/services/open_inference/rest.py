@@ -22,7 +22,7 @@ from farpoint_server.codec.open_inference.rest import (
     write_rest_response,
 )
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.services.open_inference.servicer import DESCRIPTOR
+from farpoint_server.services.open_inference.repository import DESCRIPTOR
 from farpoint_server.transport.http.connect import CODES, HTTP_STATUS, JSON
 from farpoint_server.transport.http.exchange import NO_BOUND, Exchange, Form, HttpResponse
 

@@ -20,7 +20,7 @@ from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.kinds.model import ModelWork
 from farpoint_server.services.call import Call, ModelCall, SampleCall
-from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.open_inference.repository import DESCRIPTOR, ModelRepository
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport.grpc import interceptor
@@ -35,7 +35,6 @@ from farpoint_server.transport.grpc.handlers import (
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.outgoing import Outgoing
 
-DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 EXTENSIONS = (
     "model_repository",
     "model_repository(unload_dependents)",
@@ -143,15 +142,6 @@ class OpenInferenceServicer:
             "ModelMetadata": lambda r: models.metadata(r.name, r.version),
             "ModelConfig": lambda r: models.config(r.name, r.version),
             "RepositoryIndex": models.index,
-        }
-        return unary_methods(DESCRIPTOR, answers)
-
-    def administration(self) -> Methods:
-        """Handlers that load and unload models."""
-        models = self.repository
-        answers: dict[str, UnaryFunction] = {
-            "RepositoryModelLoad": models.load,
-            "RepositoryModelUnload": models.unload,
         }
         return unary_methods(DESCRIPTOR, answers)
 

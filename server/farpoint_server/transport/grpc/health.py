@@ -77,6 +77,10 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             sent = self._of(request.service)
             yield health_pb2.HealthCheckResponse(status=sent)
 
+    def is_well(self, but: str) -> bool:
+        """Whether the server would be SERVING if a source were healthy."""
+        return self._serving and self._troubles <= {but}
+
     @property
     def is_serving(self) -> bool:
         """Whether the server as a whole is SERVING."""

@@ -159,23 +159,18 @@ def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, all
         budget.check(capacity * MIB + 1)
 
 
-@pytest.mark.parametrize(
-    ("limit", "sharers", "expected"), [(None, 1, None), (None, 3, None), (3, 1, 3), (3, 3, 1)]
-)
-def test_processes_that_share_a_cpu_divide_its_limit_and_refuse_nothing_without_one(
-    limit, sharers, expected
-):
+@pytest.mark.parametrize("limit", [None, 3])
+def test_a_cpu_refuses_nothing_without_a_limit(limit):
     limit_mib = limit and limit << 10
-    cpu = torch.device("cpu")
-    manager = manager_of(cpu, Gate(), limit_mib=limit_mib, reserve_mib=1 << 30, sharers=sharers)
-    assert manager.snapshot.limit == (expected and expected << 30)
+    manager = manager_of(torch.device("cpu"), Gate(), limit_mib=limit_mib, reserve_mib=1 << 30)
+    assert manager.snapshot.limit == (limit and limit << 30)
     assert manager.bounded == (limit is not None)
     if limit is None:
         manager.check(1 << 60)
     else:  # the reserve is a GPU's
         manager.check(1 << 20)
         with pytest.raises(TooLarge):
-            manager.check(expected << 30)
+            manager.check(limit << 30)
 
 
 def test_memory_that_owners_hold_is_no_cache_for_a_batch_until_a_trim():

@@ -1,0 +1,151 @@
+"""The engine's process: the devices, models and queue of a server with several front ends."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from farpoint_server.app.compute import make_compute
+from farpoint_server.app.owned import CHANGES_MODELS, METHODS
+from farpoint_server.app.services import add_compute_gauges, health_names
+from farpoint_server.compute.remote.server import ComputeServer, Handler
+from farpoint_server.config.settings import Settings
+from farpoint_server.errors import DeviceFailedError
+from farpoint_server.kinds import wire
+from farpoint_server.kinds.sample import SampleWork, one_point
+from farpoint_server.models.registry import Registry
+from farpoint_server.observability.metrics import Instruments
+from farpoint_server.processes.child import Link, on_end_signals
+from farpoint_server.processes.slot import ProcessSlot
+from farpoint_server.services import admin
+from farpoint_server.services.open_inference import repository
+from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.transport.grpc.handlers import Method, unary_methods
+from farpoint_server.transport.grpc.health import Health
+
+# Seconds between two looks at what front ends must know.
+LOOK_S = 0.25
+log = structlog.get_logger("farpoint")
+
+
+class EngineApp:
+    """Owns the devices for the front ends of one server.
+
+    Raises:
+        StartError: the settings do not fit this machine.
+    """
+
+    def __init__(self, settings: Settings, slot: ProcessSlot) -> None:
+        self._settings, self._slot = settings, slot
+        self._health = health = Health(health_names(settings))
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.compute = compute = make_compute(settings, health, Instruments(registry).batches_of)
+        self._devices = compute.describe()
+        self._models = models = Registry(compute.engines, health)
+        add_compute_gauges(registry, compute)
+        index = ModelRepository(models, compute.devices, lambda: health.is_serving)
+        methods = {
+            **admin.AdminServicer(compute, models).methods(),
+            **index.administration(),
+            **unary_methods(repository.DESCRIPTOR, {"RepositoryIndex": index.index}),
+        }
+        self._link = Link(socket.socket(fileno=slot.link), lambda: health.is_serving)
+        handlers: dict[str, Handler] = {
+            path: partial(self._answer, methods[method.name], method.name)
+            for path, method in METHODS.items()
+        }
+        self._server = ComputeServer(
+            slot.engine, compute, wire, {**handlers, "metrics": self._metrics}, self._state
+        )
+
+    async def load(self) -> None:
+        """Loads the models."""
+        self._link.start()
+        await self.compute.warm_up(SampleWork(one_point()))
+        named = (*self._settings.encoder, *self._settings.model)
+        await self._models.load_all(named if self._slot.models is None else self._slot.models)
+        self.compute.start()
+
+    async def serve(self) -> None:
+        """Answers front ends, which then begin together."""
+        self._health.set_all(serving=True)
+        self._server.start()
+        self._watching = asyncio.create_task(self._watch())
+        await self._link.warm()
+        self._link.ready({})
+
+    async def stop(self) -> None:
+        """Ends the connections of front ends, and the engines after their current batches."""
+        self._watching.cancel()
+        self._server.stop()
+        await self.compute.stop()
+
+    def _state(self) -> tuple[bytes, Mapping[int, Any]]:
+        state = {
+            "serving": self._health.is_serving,
+            "devices": self._devices,
+            "models": self._models.describe(),
+        }
+        return json.dumps(state).encode(), {each.number: each for each in self._models.models}
+
+    async def _watch(self) -> None:
+        """Publishes changes that no call has made."""
+        known, _ = self._state()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._server.note_busy()
+            now, _ = self._state()
+            if now != known:
+                known = now
+                await self._server.publish()
+
+    async def _answer(self, handler: Method, name: str, data: bytes) -> bytes:
+        """Answers a forwarded call; one that changes models, once all front ends know."""
+        run: Any = handler
+        response = await run.unary_unary(run.request_deserializer(data), None)
+        if name in CHANGES_MODELS:
+            self._link.models(self._models.specifications)
+            await self._server.publish()
+        answer: bytes = run.response_serializer(response)
+        return answer
+
+    async def _metrics(self, _: bytes) -> bytes:
+        """The exposition of every process, by name."""
+        texts = {str(name): text for name, text in (await self._server.ask_all("metrics")).items()}
+        texts["engine"] = await asyncio.to_thread(generate_latest, self._registry)
+        return json.dumps({name: text.decode() for name, text in texts.items()}).encode()
+
+
+async def serve_engine(settings: Settings, slot: ProcessSlot) -> bool:
+    """Serves the front ends until a signal, which comes when they have ended.
+
+    Raises:
+        StartError: the settings do not fit this machine.
+        DeviceFailedError: a device, the scheduler or the memory monitor no longer works in this
+            process.
+    """
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    app = EngineApp(settings, slot)
+    await app.load()
+    on_end_signals(signals.put_nowait)
+    await app.serve()
+    signalled = asyncio.ensure_future(signals.get())
+    lost = asyncio.ensure_future(app.compute.lost())
+    await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
+    await app.stop()
+    if not signalled.done():
+        log.error(lost.result(), exit_status=3)
+        raise DeviceFailedError(lost.result())
+    return True

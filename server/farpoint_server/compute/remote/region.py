@@ -1,0 +1,189 @@
+"""Shared memory of a front end, from which it takes a block for each call to the engine."""
+
+import fcntl
+import mmap
+import os
+import socket
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint_server.compute.work import Array, Shared
+
+ALIGNMENT = 64
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+TYPES = "|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8".split()  # noqa: SIM905
+DTYPES = {name: np.dtype(name) for name in TYPES}
+MAX_AXES = 32
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Spec: TypeAlias = Sequence[Any]
+"""An array's type and shape: ["<f4", 1024, 3]."""
+
+
+class DamagedError(Exception):
+    """A record of another process is not what this program writes."""
+
+
+class Lent(np.ndarray):
+    """The bytes of a block, which goes back once no array refers to them."""
+
+    give_back: Callable[[], object] | None = None
+
+    def __del__(self) -> None:
+        if self.give_back is not None:
+            self.give_back()
+
+
+class Region:
+    """A sealed memfd, and its free parts.
+
+    A block belongs to the front end until the call that names it begins, and again once the engine
+    has answered. So only this side allocates. The lowest free place comes first, which keeps
+    memory warm; pages that were never touched take none.
+
+    Args:
+        size: Bytes of addresses.
+    """
+
+    def __init__(self, size: int) -> None:
+        descriptor = os.memfd_create("farpoint-calls", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+        self._memory = mmap.mmap(descriptor, size)
+        self._free = [(0, size)]
+        """Offset and size of each free part, in order; no two touch."""
+        self._returned: deque[tuple[int, int]] = deque()
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of the pages that were touched."""
+        return os.fstat(self._descriptor).st_blocks * 512
+
+    def hand_over(self, end: socket.socket, index: int) -> None:
+        """Gives the engine at the other end of a socket this memory, and the front end's index."""
+        socket.send_fds(end, [bytes([index])], [self._descriptor])
+
+    def take(self, size: int) -> tuple[int, int] | None:
+        """Offset and size of a new block of at least `size` bytes; None if it does not fit."""
+        self._merge_returned()
+        size = max(aligned(size), ALIGNMENT)
+        for at, (offset, free) in enumerate(self._free):
+            if free >= size:
+                self._free[at : at + 1] = [(offset + size, free - size)] if free > size else []
+                return offset, size
+        return None
+
+    def free(self, block: tuple[int, int]) -> None:
+        """Takes a block back; on any thread, since an answer's arrays may end on any."""
+        self._returned.append(block)
+
+    def bytes_of(self, block: tuple[int, int]) -> Bytes:
+        """The bytes of a block."""
+        offset, size = block
+        found: Bytes = np.ndarray(size, np.uint8, self._memory, offset)
+        return found
+
+    def lend(self, block: tuple[int, int]) -> Bytes:
+        """The bytes of a block, which is free once no array refers to them."""
+        offset, size = block
+        lent = Lent(size, np.uint8, self._memory, offset)
+        lent.give_back = partial(self._returned.append, block)
+        found: Bytes = lent
+        return found
+
+    def release(self) -> None:
+        """Returns the pages of the free parts to the system."""
+        self._merge_returned()
+        for offset, size in self._free:
+            begin = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+            length = (offset + size) // mmap.PAGESIZE * mmap.PAGESIZE - begin
+            if length > 0:
+                self._memory.madvise(mmap.MADV_REMOVE, begin, length)
+
+    def _merge_returned(self) -> None:
+        if not self._returned:
+            return
+        parts = self._free
+        while self._returned:
+            parts.append(self._returned.popleft())
+        parts.sort()
+        merged = [parts[0]]
+        for offset, size in parts[1:]:
+            begin, before = merged[-1]
+            if begin + before == offset:
+                merged[-1] = (begin, before + size)
+            else:
+                merged.append((offset, size))
+        self._free = merged
+
+
+def map_region(descriptor: int) -> mmap.mmap:
+    """Maps the region of a front end; raises DamagedError for memory that it could shrink."""
+    try:
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+        if seals & SEALS != SEALS:
+            raise DamagedError("memory without seals")
+        return mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"memory that cannot be mapped: {error}") from error
+
+
+def specs_of(arrays: Iterable[Array]) -> list[Spec]:
+    """The type and shape of each array."""
+    return [(array.dtype.str, *array.shape) for array in arrays]
+
+
+def size_of(arrays: Iterable[Array]) -> int:
+    """Bytes of a block for arrays, one after the other."""
+    return sum([aligned(array.nbytes) for array in arrays])
+
+
+def write(block: Bytes, arrays: Iterable[Array]) -> None:
+    """Copies arrays into a block that is large enough."""
+    end = 0
+    for array in arrays:
+        np.ndarray(array.shape, array.dtype, block, end)[...] = array
+        end += aligned(array.nbytes)
+
+
+def read(block: Bytes, specs: Iterable[Spec], kind: type[Array] = np.ndarray) -> list[Array]:
+    """The arrays in a block, as views of this kind; raises DamagedError for what exceeds it."""
+    arrays, end = [], 0
+    for name, *shape in specs:
+        dtype = DTYPES.get(name)
+        if dtype is None or len(shape) > MAX_AXES:
+            raise DamagedError("an array of another type")
+        size = dtype.itemsize
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 1 << 48:
+                raise DamagedError("an array of another shape")
+            size *= length
+        if end + size > len(block):
+            raise DamagedError(f"{end + size} bytes of arrays in a block of {len(block)}")
+        arrays.append(kind(shape, dtype, block, end))
+        end += aligned(size)
+    return arrays
+
+
+def read_foreign(block: Bytes, specs: Iterable[Spec]) -> list[Array]:
+    """The arrays in a block that the other process can change at any time.
+
+    Integers, by which kernels address memory, are copied here; what is floating point is copied by
+    the device, as a view that says so.
+    """
+    return [
+        array if array.dtype.kind == "f" and array.ndim > 1 else np.array(array)
+        for array in read(block, specs, Shared)
+    ]
+
+
+def aligned(size: int) -> int:
+    """A size rounded up, so that the next array is aligned."""
+    return -(-size // ALIGNMENT) * ALIGNMENT

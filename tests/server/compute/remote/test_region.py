@@ -1,0 +1,127 @@
+"""Blocks of shared memory: none overlap, all come back, and untouched ones take no memory."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from farpoint_server.compute.remote.region import (
+    DamagedError,
+    Region,
+    read,
+    read_foreign,
+    size_of,
+    specs_of,
+    write,
+)
+from farpoint_server.compute.work import Shared, joined
+
+MIB = 1 << 20
+
+
+def test_blocks_never_overlap_and_all_memory_comes_back():
+    choices, region = random.Random(3), Region(MIB)
+    held: list[tuple[int, int]] = []
+    refused = 0
+    for _ in range(3000):
+        if held and choices.random() < 0.5:
+            region.free(held.pop(choices.randrange(len(held))))
+            continue
+        block = region.take(choices.randrange(1, MIB // 8))
+        if block is None:
+            refused += 1
+            continue
+        held.append(block)
+        ends = sorted((offset, offset + size) for offset, size in held)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
+        assert ends[0][0] >= 0
+        assert ends[-1][1] <= MIB
+    assert refused > 50
+    for block in held:
+        region.free(block)
+    assert region.take(MIB) == (0, MIB)
+
+
+def test_a_lent_block_comes_back_with_the_last_array_in_it():
+    region = Region(4096)
+    block = region.take(4096)
+    first, second = read(region.lend(block), [["<f4", 8], ["<i8", 2, 3]])
+    part = second[1:].reshape(-1)
+    del first, second
+    assert region.take(64) is None
+    del part
+    assert region.take(4096) == block
+
+
+def test_pages_are_those_that_were_touched_and_free_ones_are_returned():
+    region = Region(64 * MIB)
+    assert region.resident_bytes == 0
+    first, second = region.take(8 * MIB), region.take(8 * MIB)
+    for block in (first, second):
+        region.bytes_of(block)[:] = 1
+    assert region.resident_bytes == 16 * MIB
+    region.free(first)
+    region.release()
+    assert region.resident_bytes == 8 * MIB
+    assert region.bytes_of(second).all()
+
+
+def test_arrays_come_back_as_they_were():
+    arrays = [
+        np.arange(7, dtype=np.int64),
+        np.float16([[1, 2], [3, 4]]),
+        np.zeros((0, 3), np.float32),
+        np.array(True),
+        np.arange(6, dtype=np.float64).reshape(2, 3)[:, ::2],
+    ]
+    region = Region(4096)
+    block = region.bytes_of(region.take(size_of(arrays)))
+    write(block, arrays)
+    for found in (read(block, specs_of(arrays)), read_foreign(block, specs_of(arrays))):
+        for ours, theirs in zip(found, arrays, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ["<f4", 1025],
+        ["<f4", -1],
+        ["<f4", 2, -600],
+        ["<f4", 1 << 70],
+        ["<f4", 1 << 47, 1 << 47],
+        ["<f4", 1.0],
+        ["<f4", True],
+        ["<f4", "3"],
+        ["O", 1],
+        ["|V4", 1],
+        ["<f4,<f4", 1],
+        ["", 1],
+        [None, 1],
+        [["<f4"], 1],
+        [],
+        ["<f4", *[1] * 33],
+    ],
+)
+def test_what_exceeds_a_block_or_is_no_array_of_numbers_is_refused(spec):
+    block = np.zeros(4096, np.uint8)
+    with pytest.raises((DamagedError, ValueError, TypeError)):
+        read(block, [spec])
+    with pytest.raises(DamagedError):
+        read(block, [["<f4", 1024], ["|i1", 1]])
+
+
+def test_integers_of_another_process_are_copied_at_once_and_coordinates_by_the_device():
+    """A value that changes between two reads cannot lead a kernel beyond its memory."""
+    block = np.zeros(4096, np.uint8)
+    points, table = read_foreign(block, [["<f4", 4, 3], ["<i8", 2]])
+    part = joined([points[1:3]])
+    batch = joined([points[:2], points[2:]])
+    block[:] = 1
+    assert (table == 0).all()
+    assert (part == 0).all()
+    assert (batch == 0).all()
+    assert type(points) is Shared
+    assert type(part) is type(batch) is type(table) is np.ndarray
