@@ -16,7 +16,8 @@ import numpy.typing as npt
 from farpoint_server.compute.work import Array, Shared
 
 ALIGNMENT = 64
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+# F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW of <linux/fcntl.h>: this file also loads on others.
+SEALS = 1 | 2 | 4
 TYPES = "|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8".split()  # noqa: SIM905
 DTYPES = {name: np.dtype(name) for name in TYPES}
 MAX_AXES = 32
