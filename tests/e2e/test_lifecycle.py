@@ -36,7 +36,10 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
     expected = furthest_points(CLOUD, 40).tolist()
     with server.connected() as stub:
         calls = [stub.Sample.future(sample_request(CLOUD, 40)) for _ in range(50)]
-        calls[0].result()
+        is_first = threading.Event()
+        for call in calls:
+            call.add_done_callback(lambda _: is_first.set())
+        assert is_first.wait(30)
         server.signal(number)
         answers = [call.result().indices.data for call in calls]
     assert server.wait() == 0

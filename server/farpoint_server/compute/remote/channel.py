@@ -3,12 +3,14 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
-from farpoint_server.compute.remote.region import DamagedError
+from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, write
+from farpoint_server.compute.work import Array
 from farpoint_server.errors import DeviceFailedError, ServiceError, pack_error, unpack_error
 
 # Bytes of the payload, number of the call, kind.
@@ -19,6 +21,9 @@ READ_BYTES = 1 << 18
 MAX_BYTES = 1 << 28
 # Calls of the other side that are not answered.
 MAX_CALLS = 1 << 16
+# More bytes are copied on another thread.
+INLINE_BYTES = 1 << 20
+T = TypeVar("T")
 Reply = Callable[[bytes, Exception | None], object]
 log = structlog.get_logger("farpoint.compute")
 
@@ -178,6 +183,30 @@ class Channel:
     def _end_damaged(self, error: Exception) -> None:
         log.error("damaged record", reason=repr(error))
         self.close()
+
+
+async def finish(step: "asyncio.Future[T]") -> tuple[T, bool]:
+    """The result of a step that uses shared memory, and whether its caller was cancelled meanwhile.
+
+    A step that went on alone would use a block that belongs to another call by then.
+    """
+    is_cancelled = False
+    while not step.done():
+        try:
+            await asyncio.wait([step])
+        except asyncio.CancelledError:  # noqa: PERF203
+            is_cancelled = True
+    return step.result(), is_cancelled
+
+
+async def copy_in(block: Bytes, arrays: Sequence[Array]) -> None:
+    """Copies arrays into a block; if it is cancelled, it raises once nothing writes there."""
+    if size_of(arrays) <= INLINE_BYTES:
+        write(block, arrays)
+        return
+    _, is_cancelled = await finish(asyncio.ensure_future(asyncio.to_thread(write, block, arrays)))
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 def gone() -> DeviceFailedError:

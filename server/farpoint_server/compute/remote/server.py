@@ -15,7 +15,7 @@ import structlog
 
 from farpoint_server import request_context
 from farpoint_server.compute.compute import Compute
-from farpoint_server.compute.remote.channel import ASK, NOTE, Channel
+from farpoint_server.compute.remote.channel import ASK, NOTE, Channel, copy_in, finish
 from farpoint_server.compute.remote.kinds import Kinds
 from farpoint_server.compute.remote.region import (
     Bytes,
@@ -24,13 +24,10 @@ from farpoint_server.compute.remote.region import (
     read_foreign,
     size_of,
     specs_of,
-    write,
 )
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import ServiceError
 
-# An answer with more bytes is written on another thread.
-INLINE_BYTES = 1 << 20
 # Front ends that have not seen a change of state by then are frozen, and will be replaced.
 STATE_S = 10.0
 BACKLOG = 256
@@ -177,7 +174,9 @@ class FrontEnd:
             server.compute.check(work.least_bytes)
         outcome = await server.compute.run(work, timeout_s)
         del work, arrays
-        return await self._answer(outcome, block)
+        # A block that it takes is the front end's again with the answer alone.
+        answer, _ = await finish(asyncio.ensure_future(self._answer(outcome, block)))
+        return answer
 
     async def _answer(self, outcome: Outcome[Any], block: Bytes) -> bytes:
         """Writes an answer into the block of its call, or into another one if it is larger."""
@@ -186,10 +185,7 @@ class FrontEnd:
         if size > len(block):
             other = json.loads(await self.ask("take", b"%d" % size))
             block = self._block(*other)
-        if size > INLINE_BYTES:
-            await asyncio.to_thread(write, block, arrays)
-        else:
-            write(block, arrays)
+        await copy_in(block, arrays)
         times = outcome.queue_ms, outcome.compute_ms
         return json.dumps([*times, other, parameters, specs_of(arrays)]).encode()
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.support.compute.remote import EngineOf, front_end, local_compute
-from tests.support.compute.scheduling import GatedEngine, cloud, clouds_of, until
+from tests.support.compute.scheduling import GatedEngine, cloud, clouds_of, settle, until
 
 from farpoint_server import request_context
+from farpoint_server.compute.remote import channel
+from farpoint_server.compute.remote.region import write
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import (
@@ -186,6 +189,65 @@ async def test_front_ends_run_what_is_short_for_a_cpu(held, devices, points, is_
         for answer in held.compute.answers:
             answer.set_result(samples(0))
         assert (await call).result.rows.tolist() == [0]
+
+
+async def is_whole(remote) -> None:
+    """Waits until every block is free."""
+    taken: list[tuple[int, int]] = []
+
+    def take() -> bool:
+        block = remote._engine.region.take(1 << 26)
+        taken.extend([] if block is None else [block])
+        return bool(taken)
+
+    await until(take)
+    remote._engine.region.free(taken[0])
+
+
+async def test_a_block_is_free_only_once_nothing_writes_to_it(held, monkeypatch):
+    """The thread that copies goes on when its caller leaves: of the request, and of the answer."""
+    writes = [threading.Event(), threading.Event()]
+    going = iter(writes)
+    begun: list[int] = []
+
+    def slow_write(block, arrays):
+        if len(block) <= channel.INLINE_BYTES:
+            return write(block, arrays)
+        mine = next(going)
+        begun.append(len(block))
+        assert mine.wait(30)
+        return write(block, arrays)
+
+    large = np.zeros(1 << 20, np.int32)
+    async with front_end(held.path) as remote:
+        monkeypatch.setattr(channel, "write", slow_write)
+        sending = asyncio.ensure_future(remote.run(cloud(1 << 18), None))
+        await until(lambda: len(begun) == 1)
+        sending.cancel()
+        await settle()
+        assert remote._engine.region.take(1 << 26) is None
+        assert not sending.done()
+        writes[0].set()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await is_whole(remote)
+        assert not held.compute.asked
+
+        answered = asyncio.ensure_future(remote.run(cloud(10), None))
+        await until(lambda: held.compute.answers)
+        held.compute.answers[0].set_result(Outcome(Samples(large, None), 0.0, 0.0))
+        await until(lambda: len(begun) == 2)  # in a block that the engine asked for
+        answered.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answered
+        later = asyncio.ensure_future(remote.run(cloud(10), None))
+        await until(lambda: len(held.compute.asked) == 2)  # after the engine has learned of it
+        held.compute.answers[1].set_result(samples(0))
+        await later
+        del later  # its answer lies in a block
+        assert remote._engine.region.take(1 << 26) is None
+        writes[1].set()
+        await is_whole(remote)
 
 
 async def test_callers_at_different_front_ends_take_turns(tmp_path):
