@@ -23,8 +23,8 @@ from farpoint_server.compute.work import Answer, Outcome, Work
 from farpoint_server.errors import RETRY_MS, OverloadedError
 
 RETRY_S = 0.05
-# Of a core. A hop takes 0.1 to 0.35 ms of CPU (two cores, 16,384 points), so shorter work is done by
-# the cores of this process. Not tuned.
+# Of a core. A hop takes 0.1 to 0.35 ms of CPU (two cores, 16,384 points), so shorter work is done
+# by the cores of this process. Not tuned.
 LOCAL_NS = 5_000_000
 FULL = "the memory that this front end shares with the engine is full"
 
