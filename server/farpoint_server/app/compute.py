@@ -1,5 +1,6 @@
 """Makes the engines, schedulers and memory managers of the settings."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,6 +35,20 @@ MAX_AT_ONCE = 8
 # with batches of 30.
 BATCH_NS = 10_000_000
 POINT_BYTES = 12
+
+
+async def lost_before_signal(compute: Compute, signals: "asyncio.Queue[int]") -> str | None:
+    """Waits for a signal, or until only a restart can help; returns, and logs, the reason then."""
+    signalled = asyncio.ensure_future(signals.get())
+    lost = asyncio.ensure_future(compute.lost())
+    await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
+    if signalled.done():
+        lost.cancel()
+        return None
+    signalled.cancel()
+    reason = lost.result()
+    structlog.get_logger("farpoint").error(reason, exit_status=3)
+    return reason
 
 
 def make_compute(settings: Settings, health: Health, metrics: Metrics) -> Compute:

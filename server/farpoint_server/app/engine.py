@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import structlog
 from prometheus_client import (
     CollectorRegistry,
     ProcessCollector,
@@ -15,7 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from farpoint_server.app.compute import make_compute
+from farpoint_server.app.compute import lost_before_signal, make_compute
 from farpoint_server.app.owned import CHANGES_MODELS, METHODS
 from farpoint_server.app.services import add_compute_gauges, health_names
 from farpoint_server.compute.remote.server import ComputeServer, Handler
@@ -35,7 +34,6 @@ from farpoint_server.transport.grpc.health import Health
 
 # Seconds between two looks at what front ends must know.
 LOOK_S = 0.25
-log = structlog.get_logger("farpoint")
 
 
 class EngineApp:
@@ -141,11 +139,8 @@ async def serve_engine(settings: Settings, slot: ProcessSlot) -> bool:
     await app.load()
     on_end_signals(signals.put_nowait)
     await app.serve()
-    signalled = asyncio.ensure_future(signals.get())
-    lost = asyncio.ensure_future(app.compute.lost())
-    await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
+    reason = await lost_before_signal(app.compute, signals)
     await app.stop()
-    if not signalled.done():
-        log.error(lost.result(), exit_status=3)
-        raise DeviceFailedError(lost.result())
+    if reason is not None:
+        raise DeviceFailedError(reason)
     return True

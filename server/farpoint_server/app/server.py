@@ -16,7 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from farpoint_server.app.compute import make_compute, make_remote_compute
+from farpoint_server.app.compute import lost_before_signal, make_compute, make_remote_compute
 from farpoint_server.app.owned import owned_by
 from farpoint_server.app.services import (
     SERVICES,
@@ -185,16 +185,11 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     gc.collect()
     gc.freeze()
     gc.enable()
-    signalled = asyncio.ensure_future(signals.get())
-    lost = asyncio.ensure_future(app.compute.lost())
-    await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
-    if not signalled.done():
-        reason = lost.result()
-        log.error(reason, exit_status=3)
+    reason = await lost_before_signal(app.compute, signals)
+    if reason is not None:
         await app.answer_all(LOST_S, refuse=True)
         await app.stop(REFUSAL_S)
         raise DeviceFailedError(reason)
-    lost.cancel()
     drained = asyncio.ensure_future(app.drain())
     again = asyncio.ensure_future(signals.get())
     await asyncio.wait((drained, again), return_when=asyncio.FIRST_COMPLETED)

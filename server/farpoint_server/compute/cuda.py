@@ -14,7 +14,7 @@ import torch
 
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.devices import describe_missing_code
-from farpoint_server.compute.engine import Engine, service_error
+from farpoint_server.compute.engine import PAUSE, Engine, service_error
 from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.oom import DeviceLost
 from farpoint_server.compute.threads import EngineThread, Settle, prepare_thread
@@ -29,10 +29,9 @@ from farpoint_server.errors import ServiceError, StartError
 LOOP_POINTS = 1 << 16
 # A batch is waited for on the loop if it is predicted to take so long, and handed over after as
 # long. By hand on an H200, that pays for work of tenths of a millisecond, and not for milliseconds.
-LOOP_NS = 250_000
-# After one that took longer, as behind large work of others, none is waited for so many times as
+# After one that took longer, as behind large work of others, none is waited for PAUSE times as
 # long.
-PAUSE = 100
+LOOP_NS = 250_000
 
 
 class CudaEngine(Engine):

@@ -21,7 +21,7 @@ from farpoint_server.errors import (
 )
 
 T = TypeVar("T")
-# What outlasted its budget on the event loop is queued for so many times as long as it took.
+# What outlasted its budget on the event loop leaves the loop for so many times as long.
 PAUSE = 100
 
 

@@ -134,22 +134,23 @@ class Staged(NamedTuple):
     device: int
 
 
-class StreamKernel:
+class StreamKernel(ABC):
     """A kernel that is also one call of C++ from pinned memory to pinned memory, for a GPU."""
 
     @property
+    @abstractmethod
     def predicted_ns(self) -> int:
         """Nanoseconds of that call on an idle GPU, until the outputs are there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def layouts(self) -> Sequence[Layout]:
         """Its outputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scratch_bytes(self, device: int) -> int:
         """Bytes that it takes besides inputs and outputs on a CUDA device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, staged: Staged, inputs: Sequence[int], outputs: Sequence[int]) -> int:
         """Queues copies and kernels, without the interpreter's lock; returns CUDA's error or 0.
 
@@ -158,7 +159,6 @@ class StreamKernel:
             inputs: Offset of each array in `source`.
             outputs: Offset of each array in `target`.
         """
-        raise NotImplementedError
 
 
 class InlineWork(Protocol[Answer_co]):

@@ -278,7 +278,7 @@ class ModelWork(Work[Outputs]):
 
 
 class TrialWork(ModelWork):
-    """The first call of a model on a device; its answer is the nanoseconds of the second one."""
+    """The first calls of a model on a device; its answer is the nanoseconds of the shortest."""
 
     batch_key = None
     is_joined = False

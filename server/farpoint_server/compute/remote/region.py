@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_server.compute.work import Array, Shared
+from farpoint_server.compute.work import Array, Shared, aligned
 
 ALIGNMENT = 64
 # F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW of <linux/fcntl.h>: this file also loads on others.
@@ -74,7 +74,7 @@ class Region:
     def take(self, size: int) -> tuple[int, int] | None:
         """Offset and size of a new block of at least `size` bytes; None if it does not fit."""
         self._merge_returned()
-        size = max(aligned(size), ALIGNMENT)
+        size = max(aligned(size, ALIGNMENT), ALIGNMENT)
         for at, (offset, free) in enumerate(self._free):
             if free >= size:
                 self._free[at : at + 1] = [(offset + size, free - size)] if free > size else []
@@ -143,7 +143,7 @@ def specs_of(arrays: Iterable[Array]) -> list[Spec]:
 
 def size_of(arrays: Iterable[Array]) -> int:
     """Bytes of a block for arrays, one after the other."""
-    return sum([aligned(array.nbytes) for array in arrays])
+    return sum([aligned(array.nbytes, ALIGNMENT) for array in arrays])
 
 
 def write(block: Bytes, arrays: Iterable[Array]) -> None:
@@ -151,7 +151,7 @@ def write(block: Bytes, arrays: Iterable[Array]) -> None:
     end = 0
     for array in arrays:
         np.ndarray(array.shape, array.dtype, block, end)[...] = array
-        end += aligned(array.nbytes)
+        end += aligned(array.nbytes, ALIGNMENT)
 
 
 def read(block: Bytes, specs: Iterable[Spec], kind: type[Array] = np.ndarray) -> list[Array]:
@@ -169,7 +169,7 @@ def read(block: Bytes, specs: Iterable[Spec], kind: type[Array] = np.ndarray) ->
         if end + size > len(block):
             raise DamagedError(f"{end + size} bytes of arrays in a block of {len(block)}")
         arrays.append(kind(shape, dtype, block, end))
-        end += aligned(size)
+        end += aligned(size, ALIGNMENT)
     return arrays
 
 
@@ -183,8 +183,3 @@ def read_foreign(block: Bytes, specs: Iterable[Spec]) -> list[Array]:
         array if array.dtype.kind == "f" and array.ndim > 1 else np.array(array)
         for array in read(block, specs, Shared)
     ]
-
-
-def aligned(size: int) -> int:
-    """A size rounded up, so that the next array is aligned."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
