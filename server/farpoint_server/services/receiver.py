@@ -15,6 +15,8 @@ from farpoint_server.transport.grpc.handlers import Context, read_end
 TURN_S = 0.5
 # Turns in one round of the event loop: small requests are answered in it, half a millisecond each.
 ROUND = 4
+# From so many waiting calls on it is one turn, so that the event loop soon accepts other callers'.
+CROWD = 32
 # A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
 RECEIVE_S = 120.0
 
@@ -31,6 +33,7 @@ class FairTurns:
 
     def __init__(self, count: int) -> None:
         self._free, self._left = count, ROUND
+        self._is_counting = False
         # The caller whose turn it is next comes first.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -69,13 +72,15 @@ class FairTurns:
         """Takes a turn of this round, if one is left."""
         if not self._left:
             return False
-        if self._left == ROUND:
+        if not self._is_counting:
+            self._is_counting = True
             asyncio.get_running_loop().call_soon(self._begin_round)
         self._left -= 1
         return True
 
     def _begin_round(self) -> None:
-        self._left = ROUND
+        self._is_counting = False
+        self._left = ROUND if sum(map(len, self._waiting.values())) < CROWD else 1
         self._grant()
 
 

@@ -13,6 +13,7 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import (
+    CROWD,
     RECEIVE_S,
     ROUND,
     TURN_S,
@@ -167,15 +168,26 @@ async def test_callers_take_turns_however_many_of_their_calls_wait():
     assert "".join(served) == "abcabaa"
 
 
-async def test_a_round_of_the_event_loop_has_a_few_turns():
-    turns, served = FairTurns(10 * ROUND), []
-    waiting = [wait_in_line(turns, "a", served) for _ in range(10 * ROUND)]
-    everyone, rounds = asyncio.gather(*waiting), []
+async def turns_by_round(calls: int) -> list[int]:
+    """Turns in each round of the event loop while calls that came at once are served."""
+    turns, served = FairTurns(calls), []
+    everyone = asyncio.gather(*(wait_in_line(turns, "a", served) for _ in range(calls)))
+    rounds: list[int] = []
     while not everyone.done():
         await asyncio.sleep(0)
         rounds.append(len(served) - sum(rounds))
-    assert sum(rounds) == 10 * ROUND
-    assert {*rounds} == {0, ROUND}
+    assert sum(rounds) == calls
+    return [count for count in rounds if count]
+
+
+async def test_a_round_of_the_event_loop_has_a_few_turns():
+    assert {*await turns_by_round(CROWD)} == {ROUND}
+
+
+async def test_a_round_has_one_turn_while_many_calls_wait():
+    rounds = await turns_by_round(CROWD + 10 * ROUND)
+    assert rounds[0] == rounds[-2] == ROUND  # before they wait, and when few are left
+    assert {*rounds[1 : 8 * ROUND]} == {1}
 
 
 async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
