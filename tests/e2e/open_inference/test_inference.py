@@ -16,7 +16,7 @@ CLOUD = RANDOM.normal(size=(2, 300, 3)).astype(np.float32)
 COLORS = RANDOM.random((2, 300, 3), np.float32)
 # A GPU adds the distances of a sample's points in any order.
 TOLERANCE = {"rtol": 0, "atol": 0} if DEVICE == "cpu" else {"rtol": 1e-4, "atol": 1e-5}
-STAGE = ("indices", "points", "features", "counts", "mean_distances")
+STAGE = ("indices", "features", "counts", "mean_distances")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def inference(channel):
 
 
 def outputs(response):
-    types = {"INT32": "<i4", "FP32": "<f4"}
+    types = {"INT32": "<i4", "INT64": "<i8", "FP32": "<f4"}
     return {
         tensor.name: np.frombuffer(data, types[tensor.datatype]).reshape(tensor.shape)
         for tensor, data in zip(response.outputs, response.raw_output_contents, strict=True)
@@ -56,10 +56,11 @@ def test_the_stages_are_those_of_encode(inference, client, one):
     response = inference.ModelInfer(encode_request(points, colors))
     assert (response.model_name, response.id) == ("colored", "the-id")
     answer = outputs(response)
-    assert list(answer) == [f"{kind}_{i}" for i in (0, 1) for kind in STAGE]
+    assert list(answer) == [f"{kind}_{i}" for i in (0, 1) for kind in ("lengths", *STAGE)]
     encodings = client.encode(points, model="colored", attributes=colors if one else list(colors))
     for i in (0, 1):
         for kind in STAGE:
             each = [getattr(e.stages[i], kind) for e in ([encodings] if one else encodings)]
             expected = each[0] if one else each
             np.testing.assert_allclose(answer[f"{kind}_{i}"], expected, **TOLERANCE)
+        assert (answer[f"lengths_{i}"] == answer[f"indices_{i}"].shape[-1]).all()

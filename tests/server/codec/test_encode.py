@@ -11,13 +11,13 @@ from farpoint.inference import open_inference_pb2 as v2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
-from farpoint_server.codec.open_inference import encoder
+from farpoint_server.codec.open_inference import exported
 from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.batching import ModelOutput
-from farpoint_server.kinds.encoder import StageOutput
+from farpoint_server.kinds.encoder import StageOutput, manifest_of
 from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
@@ -146,7 +146,9 @@ def infer(points=CLOUD, colors=None, shape=None, outputs=()) -> v2.ModelInferReq
 
 
 def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
-    return model_metadata("m", encoder.input_sizes(config), encoder.output_sizes(config))
+    manifest = manifest_of(config)
+    inputs = exported.tensor_sizes((manifest.points, *manifest.extra_inputs))
+    return model_metadata("m", inputs, exported.tensor_sizes(manifest.outputs))
 
 
 def test_metadata_of_an_encoder_lists_inputs_and_outputs():
@@ -157,29 +159,29 @@ def test_metadata_of_an_encoder_lists_inputs_and_outputs():
         ("attributes", "FP32", [-1, 3]),
     ]
     assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
+        ("lengths_0", "INT64", []),
         ("indices_0", "INT32", [-1]),
-        ("points_0", "FP32", [-1, 3]),
         ("features_0", "FP32", [-1, 2]),
         ("counts_0", "INT32", [-1]),
         ("mean_distances_0", "FP32", [-1]),
     ]
     described = metadata(PLAIN)
     assert [t.name for t in described.inputs] == ["points"]
-    assert [t.name for t in described.outputs][5:7] == ["indices_1", "points_1"]
+    assert [t.name for t in described.outputs][5:7] == ["lengths_1", "indices_1"]
 
 
 def test_equal_clouds_with_attributes_are_parsed():
     made = infer(CLOUD, COLORS.astype(np.float64), shape=(2, 3, 3))
-    work = encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
+    work = exported.parse_exported_request(whole(made), manifest_of(COLORED), LIMITS)
     assert work.lengths.tolist() == [3, 3]
-    assert not work.return_points
-    assert encode.decode_encode_request(work).rows["attributes"].tolist() == COLORS.tolist()
+    decoded = exported.decode_exported_request(work, manifest_of(COLORED))
+    assert decoded.rows["attributes"].tolist() == COLORS.tolist()
 
 
 def test_attributes_of_another_shape_are_named():
     made = infer(CLOUD, COLORS[:, :2])
-    with pytest.raises(InvalidRequestError, match="the model takes 3") as caught:
-        encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
+    with pytest.raises(InvalidRequestError, match=r"\(6, 3\), a row for each point") as caught:
+        exported.parse_exported_request(whole(made), manifest_of(COLORED), LIMITS)
     assert caught.value.field == "inputs[attributes].shape"
 
 
@@ -195,24 +197,23 @@ EVEN = StageOutput(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
-    cloud = CLOUD.astype(dtype)
-    made = infer(cloud, shape=(2, 3, 3), outputs=("points_1", "indices_0", "features_1"))
-    work = encoder.parse_encoder_request(whole(made), PLAIN, LIMITS)
-    outcome = outcome_of(EVEN, EVEN)
-    answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, 0.0, outcome)
-    assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "7")
-    assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
-        ("points_1", f"FP{8 * cloud.itemsize}", [2, 1, 3]),
+    def answer(made: v2.ModelInferRequest, config: EncoderConfig, *stages: StageOutput):
+        manifest = manifest_of(config)
+        work = exported.parse_exported_request(whole(made), manifest, LIMITS)
+        outcome = outcome_of(*stages)
+        return exported.serialize_exported_response(made, "m", manifest, work, 0.0, outcome)
+
+    made = infer(CLOUD.astype(dtype), shape=(2, 3, 3), outputs=("indices_0", "features_1"))
+    found = answer(made, PLAIN, EVEN, EVEN)
+    assert (found.model_name, found.model_version, found.id) == ("m", "1", "7")
+    assert [(o.name, o.datatype, list(o.shape)) for o in found.outputs] == [
         ("indices_0", "INT32", [2, 1]),
         ("features_1", "FP32", [2, 1, 2]),
     ]
-    points, indices, features = answer.raw_output_contents
-    assert points == cloud[[1, 5]].tobytes()
+    indices, features = found.raw_output_contents
     assert indices == EVEN.indices.tobytes()
     assert features == EVEN.features.tobytes()
     # One cloud has no dimension of clouds.
-    made = infer(CLOUD, outputs=("counts_0",))
-    work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
-    outcome = outcome_of(StageOutput(*(value[:1] for value in EVEN)))
-    answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
-    assert [list(o.shape) for o in answer.outputs] == [[1]]
+    one = StageOutput(*(value[:1] for value in EVEN))
+    found = answer(infer(CLOUD, outputs=("counts_0", "lengths_0")), ONE_STAGE, one)
+    assert [list(o.shape) for o in found.outputs] == [[1], []]

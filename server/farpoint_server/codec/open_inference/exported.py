@@ -1,4 +1,4 @@
-"""Open Inference messages of an exported model: parsed, validated, decoded; and serialized."""
+"""Open Inference messages of a loaded model: parsed, validated, decoded; and serialized."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

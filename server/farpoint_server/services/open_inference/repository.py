@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.exported import tensor_sizes
 from farpoint_server.codec.open_inference.tensors import VERSION, Sizes
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
@@ -55,12 +55,9 @@ class ModelRepository:
         model = self.find(name, version)
         if model is None:
             return model_metadata(name, fps.INPUTS, fps.OUTPUTS)
-        if model.config is None:
-            manifest = model.manifest
-            inputs = tensor_sizes((manifest.points, *manifest.extra_inputs))
-            return model_metadata(name, inputs, tensor_sizes(manifest.outputs))
-        config = model.config
-        return model_metadata(name, encoder.input_sizes(config), encoder.output_sizes(config))
+        manifest = model.manifest
+        inputs = tensor_sizes((manifest.points, *manifest.extra_inputs))
+        return model_metadata(name, inputs, tensor_sizes(manifest.outputs))
 
     def config(self, name: str, version: str) -> pb.ModelConfigResponse:
         """The configuration of a model; raises NotFoundError."""

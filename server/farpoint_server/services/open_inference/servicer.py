@@ -1,6 +1,6 @@
 """gRPC servicer of inference.GRPCInferenceService, the Open Inference Protocol v2.
 
-It serves the model `fps`, encoders and exported models in the way that farpoint.v1 does.
+It serves the model `fps` as farpoint.v1 does, and every loaded model by its manifest.
 """
 
 import time
@@ -12,8 +12,7 @@ import grpc
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import request_context, version
-from farpoint_server.codec.encode import decode_encode_request
-from farpoint_server.codec.open_inference import encoder, exported, fps
+from farpoint_server.codec.open_inference import exported, fps
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import Buffer
@@ -88,14 +87,13 @@ class OpenInferenceServicer:
         model = self.repository.find(request.model_name, request.model_version)
         check_message_size(message.size, self.pipeline.limits)
         timeout_s = _least_timeout(request, timeout_s)
-        limits = self.model_limits
         if model is None:
             sample = fps.parse_fps_request(message, self.pipeline.limits)
             serialize = partial(fps.serialize_fps_response, request, arrived)
             call: Call[pb.ModelInferResponse] = SampleCall(sample, serialize)
-        elif model.config is None:
+        else:
             manifest = model.manifest
-            infer = exported.parse_exported_request(message, manifest, limits)
+            infer = exported.parse_exported_request(message, manifest, self.model_limits)
             described = request, model.name, manifest, infer, arrived
             call = ModelCall(
                 model.name,
@@ -103,16 +101,6 @@ class OpenInferenceServicer:
                 message.size,
                 lambda: ModelWork(model, exported.decode_exported_request(infer, manifest)),
                 partial(exported.serialize_exported_response, *described),
-            )
-        else:
-            encode = encoder.parse_encoder_request(message, model.config, limits)
-            sent = request, model.name, model.config, encode, arrived
-            call = ModelCall(
-                model.name,
-                encode.lengths,
-                message.size,
-                lambda: ModelWork(model, decode_encode_request(encode)),
-                partial(encoder.serialize_encoder_response, *sent),
             )
         return await self.pipeline.run(call, timeout_s)
 
