@@ -17,7 +17,6 @@ import numpy as np
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
-from farpoint.picture import before_after
 from farpoint.testing import LocalServer, serve
 
 OUTPUT = Path("demo")
@@ -84,6 +83,8 @@ def _report(
 
 
 def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[str]:
+    from picture import before_after  # matplotlib takes half a second to load
+
     ply, png = OUTPUT / "sampled.ply", OUTPUT / "before_after.png"
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}

@@ -41,9 +41,9 @@ if [ "$1" = run ]; then
   compile_kernels &
   install_torch
   echo "3/3 client and server"
-  install --no-build-isolation -e 'client[las,picture]' -e . -e server -e training
+  install --no-build-isolation -e 'client[las]' -e . -e server -e training 'matplotlib>=3.8'
   wait
 else
   echo "Adding the tools of tests and checks to .venv."
-  install --no-build-isolation -e 'client[io,picture]' -e '.[dev]' -e 'server[tracing]'
+  install --no-build-isolation -e 'client[io]' -e '.[dev]' -e 'server[tracing]'
 fi

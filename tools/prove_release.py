@@ -67,10 +67,10 @@ def prove_demo(python: Path, wheels: list[Path]) -> None:
     """Installs the wheels with pip next to a torch, and runs the demo."""
     client, *others = wheels
     folder = python.parents[1]
-    packages = (f"farpoint[las,picture] @ {client.as_uri()}", *others)
+    packages = (f"farpoint[las] @ {client.as_uri()}", "matplotlib", *others)
     run(python, "-m", "pip", "install", "-q", *packages)
     run(python, "-m", "pip", "check", log=folder / "check.log")
-    for path in (DEMO, CLOUD):
+    for path in (DEMO, DEMO.with_name("picture.py"), CLOUD):
         shutil.copy(path, folder)
     for command in (["-c", WHERE], ["demo.py", CLOUD.name]):
         subprocess.run([python, *command], check=True, cwd=folder, env=without_settings())

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
-const PACKAGES = ["three", "@bufbuild/protobuf", "laz-perf", "@fontsource-variable/inter"];
+const PACKAGES = ["three", "@bufbuild/protobuf", "@fontsource-variable/inter"];
 
 /** Writes the licenses of what is bundled with it. */
 function licenses(): Plugin {

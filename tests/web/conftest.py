@@ -6,13 +6,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.support.clouds import DATA
 from tests.support.servers.server_process import RunningServer
 from tests.web.browser import Page
 
 import farpoint
 
 NEEDED = "REQUIRE_TEST_TOOLS"
+COLUMNS = ("x", "y", "z", "intensity")
 
 
 def _missing() -> str | None:
@@ -62,6 +65,9 @@ def client(server: RunningServer) -> Iterator[farpoint.Client]:
 
 
 @pytest.fixture
-def scan() -> Path:
-    """A street of 26,912 points."""
-    return Path(__file__).parents[1] / "data" / "street_kitti_part.bin"
+def scan(tmp_path: Path) -> Path:
+    """A street of 26,912 points, with an intensity."""
+    rows = np.fromfile(DATA / "street_kitti_part.bin", np.dtype([(n, "<f4") for n in COLUMNS]))
+    path = tmp_path / "street_part.npy"
+    np.save(path, rows)
+    return path

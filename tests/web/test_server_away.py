@@ -64,7 +64,7 @@ def test_a_token_is_asked_for_and_a_cloud_above_the_limit_is_one_sentence(
         browser.wait_for_sample(500)
         browser.drop(scan)
         assert browser.wait_for_message() == (
-            "street_kitti_part.bin has 26,912 points; this server takes 20,000 in a call."
+            "street_part.npy has 26,912 points; this server takes 20,000 in a call."
         )
     finally:
         server.stop()

@@ -53,8 +53,6 @@ class DeviceMemory:
     healthy: bool
     snapshot: bytes
     """torch's memory snapshot, pickled; empty on a CPU, and unless `snapshots` is set."""
-    process: int = 0
-    """Index of the server's process; 0 if there is only one."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Memory:
 
     devices: tuple[DeviceMemory, ...]
     resident_bytes: int
-    """Resident memory of the server's processes (RSS)."""
+    """Resident memory of the server's process (RSS), the engine's where there are several."""
     allocator_settings: str
     """The value of PYTORCH_ALLOC_CONF; empty on a CPU."""
 
@@ -75,8 +73,6 @@ class Trim:
     device: str
     duration_ms: float
     returned_bytes: int
-    process: int = 0
-    """Index of the server's process; 0 if there is only one."""
 
 
 def read_memory(response: pb.GetMemoryResponse) -> Memory:
@@ -90,7 +86,7 @@ def read_memory(response: pb.GetMemoryResponse) -> Memory:
 
 def read_trims(response: pb.TrimMemoryResponse) -> list[Trim]:
     """Converts a TrimMemoryResponse."""
-    return [Trim(t.device, t.duration_ms, t.returned_bytes, t.process) for t in response.trims]
+    return [Trim(t.device, t.duration_ms, t.returned_bytes) for t in response.trims]
 
 
 def _device(message: pb.DeviceMemory) -> DeviceMemory:

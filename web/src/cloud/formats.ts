@@ -1,22 +1,11 @@
 // Which files the page reads, and one sentence for those that it does not.
 
-export const SUFFIXES = [
-  "ply",
-  "pcd",
-  "las",
-  "laz",
-  "npy",
-  "bin",
-  "xyz",
-  "txt",
-  "csv",
-  "pts",
-] as const;
+export const SUFFIXES = ["ply", "pcd", "npy", "xyz", "txt", "csv", "pts"] as const;
 
 export type Suffix = (typeof SUFFIXES)[number];
 
 /** Read by `farpoint sample` alone. */
-const CONVERTED = ["npz", "e57", "mcap", "db3", "bag"];
+const CONVERTED = ["las", "laz", "bin", "npz", "e57", "mcap", "db3", "bag"];
 
 /** What a browser can hold in one piece, next to the cloud that is made of it. */
 const MAX_BYTES = 1 << 30;
@@ -26,9 +15,9 @@ export function suffixOf(name: string): string {
 }
 
 /** How to make a file that the page reads. */
-export function converting(name: string, options = ""): string {
+function converting(name: string): string {
   const stem = name.replace(/\.[^.]*$/, "");
-  return `farpoint sample ${name} ${options && `${options} `}-m 1000000 --all-if-fewer -o ${stem}.ply makes one`;
+  return `farpoint sample ${name} -m 1000000 --all-if-fewer -o ${stem}.ply makes one`;
 }
 
 /** One sentence, if the name or the size already show that a file cannot be read. */

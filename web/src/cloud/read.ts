@@ -2,22 +2,17 @@
 
 import { FileError, type Cloud } from "./cloud";
 import { refusal, suffixOf, type Suffix } from "./formats";
-import { readKitti } from "./kitti";
-import { readLas } from "./las";
 import { readNpy } from "./npy";
 import { readPcd } from "./pcd";
 import { readPly } from "./ply";
 import { readText } from "./text";
 
-type Reader = (name: string, bytes: Uint8Array) => Cloud | Promise<Cloud>;
+type Reader = (name: string, bytes: Uint8Array) => Cloud;
 
 const READERS: Record<Suffix, Reader> = {
   ply: readPly,
   pcd: readPcd,
-  las: readLas,
-  laz: readLas,
   npy: readNpy,
-  bin: readKitti,
   xyz: readText,
   txt: readText,
   csv: readText,
@@ -25,11 +20,11 @@ const READERS: Record<Suffix, Reader> = {
 };
 
 /** @throws FileError with one sentence, whatever is wrong. */
-export async function readCloud(name: string, bytes: Uint8Array): Promise<Cloud> {
+export function readCloud(name: string, bytes: Uint8Array): Cloud {
   const refused = refusal({ name, size: bytes.length });
   if (refused) throw new FileError(refused);
   try {
-    return await READERS[suffixOf(name) as Suffix](name, bytes);
+    return READERS[suffixOf(name) as Suffix](name, bytes);
   } catch (error) {
     if (error instanceof FileError) throw error;
     // Of a header that promises more than there is: a bad length, a read past the end.

@@ -22,7 +22,7 @@ function bytesOf(file: File): Promise<ArrayBuffer> {
 
 self.onmessage = async ({ data }: MessageEvent<File>): Promise<void> => {
   try {
-    const cloud = await readCloud(data.name, new Uint8Array(await bytesOf(data)));
+    const cloud = readCloud(data.name, new Uint8Array(await bytesOf(data)));
     say({ cloud }, buffersOf(cloud));
   } catch (error) {
     say({ message: error instanceof Error ? error.message : `${data.name} could not be read.` });

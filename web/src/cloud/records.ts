@@ -1,4 +1,4 @@
-// Columns of fixed-width binary records, as PLY, PCD, LAS and structured NPY have them.
+// Columns of fixed-width binary records, as PLY, PCD and structured NPY have them.
 
 import { FileError, type Values } from "./cloud";
 

@@ -1,12 +1,11 @@
-// The chosen rows as PLY, CSV and NPY.
+// The chosen rows as PLY and NPY.
 
 import type { Cloud, Values } from "./cloud";
 
-export type Format = "ply" | "csv" | "npy" | "indices";
+export type Format = "ply" | "npy" | "indices";
 
 export function writeRows(format: Format, cloud: Cloud, rows: Int32Array): Blob {
   if (format === "ply") return writePly(cloud, rows);
-  if (format === "csv") return writeCsv(cloud, rows);
   if (format === "npy")
     return writeNpy(
       cloud.points instanceof Float64Array ? "<f8" : "<f4",
@@ -16,7 +15,7 @@ export function writeRows(format: Format, cloud: Cloud, rows: Int32Array): Blob 
   return writeNpy("<i8", [rows.length], BigInt64Array.from(rows, BigInt));
 }
 
-/** Name of the download: "scan.ply" becomes "scan-4096.csv". */
+/** Name of the download: "scan.pcd" becomes "scan-4096.ply". */
 export function fileName(format: Format, cloud: Cloud, count: number): string {
   const stem = cloud.name.replace(/\.[^.]*$/, "");
   return `${stem}-${count}.${format === "indices" ? "indices.npy" : format}`;
@@ -80,35 +79,6 @@ function writePly(cloud: Cloud, rows: Int32Array): Blob {
     offset += size;
   }
   return new Blob([`${head.join("\n")}\nend_header\n`, body], { type: "application/octet-stream" });
-}
-
-function writeCsv(cloud: Cloud, rows: Int32Array): Blob {
-  const columns = columnsOf(cloud, rows);
-  const lines = [
-    ["row", ...columns.map(([name]) => (/[",\n]/.test(name) ? JSON.stringify(name) : name))].join(
-      ",",
-    ),
-  ];
-  rows.forEach((row, i) => {
-    lines.push(
-      [
-        row,
-        ...columns.map(([, values]) =>
-          values instanceof Float32Array ? shortest(values[i]!) : values[i],
-        ),
-      ].join(","),
-    );
-  });
-  return new Blob([lines.join("\n"), "\n"], { type: "text/csv" });
-}
-
-/** The fewest digits that give the same float32 again. */
-function shortest(value: number): string {
-  for (let digits = 6; digits < 9; digits++) {
-    const text = String(Number(value.toPrecision(digits)));
-    if (Math.fround(Number(text)) === value) return text;
-  }
-  return String(Number(value.toPrecision(9)));
 }
 
 function writeNpy(

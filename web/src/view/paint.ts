@@ -50,7 +50,7 @@ export function rgbOf(cloud: Cloud): Uint8Array | undefined {
   ) as Values[] | undefined;
   if (!parts) return undefined;
   const highest = Math.max(...parts.map((values) => range(values, 0, 1)[1]));
-  // LAS has 16 bits, of which many files use eight.
+  // A column may have 16 bits.
   const scale = highest <= 1 ? 255 : highest <= 255 ? 1 : 255 / 65535;
   return Uint8Array.from({ length: 3 * cloud.count }, (_, i) =>
     Math.min(255, parts[i % 3]![(i / 3) | 0]! * scale),

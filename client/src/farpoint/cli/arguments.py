@@ -3,7 +3,6 @@
 # ruff: noqa: RUF009 - `_option` makes a field
 import math
 from dataclasses import MISSING, dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
@@ -79,10 +78,6 @@ class OutputArguments:
         "--indices",
         "Also write the row indices to OUT.indices.npy; without -o next to the input.",
         False,
-    )
-    picture: Path | None = _option(
-        "--picture OUT.png",
-        "Draw the cloud and the sample side by side; a folder for several inputs.",
     )
     resume: bool = _option("--resume", "Skip inputs whose outputs exist.", False)
     as_json: bool = _option("--json", "Print JSON, one object per line, failures included.", False)

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from farpoint._client import Client
-from farpoint.memory import DeviceMemory, Memory, Trim
+from farpoint.memory import DeviceMemory, Memory
 
 MIB = 1 << 20
 
@@ -18,12 +18,7 @@ def trim(client: Client, *, as_json: bool) -> None:
     """Makes the server return cached memory and prints how much."""
     for done in client.trim_memory():
         text = f"{_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
-        print(json.dumps(asdict(done)) if as_json else f"{_name(done)}: {text}")
-
-
-def _name(of: DeviceMemory | Trim) -> str:
-    """The device, and the process unless it is the first."""
-    return f"{of.device} of process {of.process}" if of.process else of.device
+        print(json.dumps(asdict(done)) if as_json else f"{done.device}: {text}")
 
 
 def _as_json(memory: Memory) -> str:
@@ -35,8 +30,8 @@ def _as_json(memory: Memory) -> str:
 
 def _as_text(memory: Memory) -> str:
     """A line for each value, with a column for each device; then a line for each kind of trim."""
-    rows = [("device", *map(_name, memory.devices))]
-    hidden = ("device", "process", "age_ms", "trims", "snapshot")
+    rows = [("device", *(device.device for device in memory.devices))]
+    hidden = ("device", "age_ms", "trims", "snapshot")
     for name in DeviceMemory.__dataclass_fields__:
         if name not in hidden:
             title = f"{name.removesuffix('_bytes').replace('_', ' ')}"
@@ -47,7 +42,7 @@ def _as_text(memory: Memory) -> str:
     for device in memory.devices:
         for reason, total in sorted(device.trims.items()):
             lines.append(
-                f"{_name(device)}: {total.count} trims, {reason}, {total.total_ms:.1f} ms in all, "
+                f"{device.device}: {total.count} trims, {reason}, {total.total_ms:.1f} ms in all, "
                 f"{total.longest_ms:.1f} ms the longest, {_mib(total.returned_bytes)} MiB returned"
             )
     return "\n".join(lines)

@@ -126,7 +126,6 @@ class DeviceMemory(_message.Message):
     REFUSED_COUNT_FIELD_NUMBER: _builtins.int
     HEALTHY_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
-    PROCESS_FIELD_NUMBER: _builtins.int
     device: _builtins.str
     """Name in torch: "cpu", "cuda:0"."""
     age_ms: _builtins.float
@@ -164,8 +163,6 @@ class DeviceMemory(_message.Message):
     """Pickled, for https://pytorch.org/memory_viz. Only if requested, and only
     for a GPU.
     """
-    process: _builtins.int
-    """Index of the server's process; 0 if there is only one."""
     @_builtins.property
     def trims(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrimTotal]:
         """Trims by reason."""
@@ -191,11 +188,10 @@ class DeviceMemory(_message.Message):
         refused_count: _builtins.int = ...,
         healthy: _builtins.bool = ...,
         snapshot: _builtins.bytes = ...,
-        process: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "device", b"device", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "process", b"process", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "snapshot", b"snapshot", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "device", b"device", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "snapshot", b"snapshot", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -283,23 +279,19 @@ class TrimResult(_message.Message):
     DEVICE_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
     RETURNED_BYTES_FIELD_NUMBER: _builtins.int
-    PROCESS_FIELD_NUMBER: _builtins.int
     device: _builtins.str
     duration_ms: _builtins.float
     returned_bytes: _builtins.int
-    process: _builtins.int
-    """Index of the server's process; 0 if there is only one."""
     def __init__(
         self,
         *,
         device: _builtins.str = ...,
         duration_ms: _builtins.float = ...,
         returned_bytes: _builtins.int = ...,
-        process: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "duration_ms", b"duration_ms", "process", b"process", "returned_bytes", b"returned_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "duration_ms", b"duration_ms", "returned_bytes", b"returned_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

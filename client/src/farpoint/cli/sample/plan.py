@@ -30,15 +30,13 @@ class Task:
     """One file to sample.
 
     Attributes:
-        output: a path; None is JSON lines on stdout, or no more than indices or a picture.
-        picture: where to draw.
+        output: a path; None is JSON lines on stdout, or no more than indices.
         problem: why it is not done; the other tasks are done.
         label: the name of the files next to the output; None is the output's name.
     """
 
     source: Input
     output: str | None
-    picture: Path | None = None
     problem: str | None = None
     label: str | None = None
 
@@ -53,7 +51,7 @@ class Task:
     def outputs(self, options: Options) -> list[str]:
         """All output files."""
         files = [self.output, self.indices_path if options.indices else None]
-        return [*filter(None, files), *([str(self.picture)] if self.picture else [])]
+        return [*filter(None, files)]
 
 
 def plan_tasks(options: Options) -> list[Task]:
@@ -71,7 +69,6 @@ def plan_tasks(options: Options) -> list[Task]:
         tasks = [Task(inputs[0], output)]
     else:
         tasks = [_within(output, one, label, options) for one, label in _labels(inputs)]
-    tasks = [_with_picture(task, options.picture, len(tasks) > 1) for task in tasks]
     tasks = [_with_problem(task, options) for task in tasks]
     if len(tasks) == 1 and tasks[0].problem:
         raise CloudFileError(tasks[0].problem)
@@ -89,10 +86,9 @@ def _check(options: Options) -> None:
         raise InvalidArgumentError(
             "standard input has no suffix: name its format, as in --format .las", field="format"
         )
-    if not (options.output or options.picture or (options.indices and not has_stdin)):
+    if not (options.output or (options.indices and not has_stdin)):
         raise InvalidArgumentError(
-            "the output is missing: give -o OUT, --picture OUT.png, or --indices for files",
-            field="output",
+            "the output is missing: give -o OUT, or --indices for files", field="output"
         )
 
 
@@ -139,7 +135,7 @@ def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
         raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
     if options.indices or options.as_json:
         raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
-    return Task(inputs[0], None, picture=options.picture)
+    return Task(inputs[0], None)
 
 
 def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
@@ -158,16 +154,6 @@ def _within(folder: str | None, source: Input, label: str, options: Options) -> 
     suffix = options.to or (options.read.format if name.suffix == "" else None)
     name = name.with_name(label + suffix) if suffix else name
     return Task(source, f"{folder.rstrip('/')}/{name}", label=label)
-
-
-def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
-    if picture is None:
-        return task
-    if several:
-        picture = picture / task.source.relative.with_name(f"{task.label}.png")
-    elif picture.suffix.lower() != ".png":
-        raise CloudFileError("a picture must end in .png", path=picture)
-    return replace(task, picture=picture)
 
 
 def _with_problem(task: Task, options: Options) -> Task:
@@ -213,8 +199,6 @@ def _resolved(location: str) -> str:
 
 
 def _make_folders(tasks: list[Task]) -> None:
-    local = [task.output for task in tasks if task.output]
-    pictures = [str(task.picture) for task in tasks if task.picture]
-    for folder in sorted({Path(path).parent for path in (*local, *pictures)}):
+    for folder in sorted({Path(task.output).parent for task in tasks if task.output}):
         with naming(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -58,8 +58,6 @@ def sample_file(send: Send, decoder: Decoder, task: Task, options: Options, limi
             _print_rows(decoder.take(choice.rows), choice)
         if task.output is not None or options.indices:
             notes = _write(decoder, task, choice, options)
-        if task.picture is not None:
-            _draw(opened, choice, task.picture)
     render = _as_json if options.as_json else _as_text
     notes = tuple(dict.fromkeys(opened.notes + notes))
     return "" if options.output == STDOUT else render(task, opened, choice, notes)
@@ -188,19 +186,6 @@ def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tu
     return decoder.write(choice.rows, [Path(name) for name in wanted])
 
 
-def _draw(opened: Opened, choice: Choice, path: Path) -> None:
-    from farpoint.picture import before_after  # matplotlib, of an extra
-
-    finite = np.isfinite(opened.points).all(axis=1)
-    before_after(
-        path,
-        opened.points[finite],
-        opened.points[choice.rows],
-        radius=choice.radius,
-        unit=opened.unit,
-    )
-
-
 @contextmanager
 def _naming(task: Task) -> Iterator[None]:
     """Prepends the file's name to errors about its points."""
@@ -223,7 +208,6 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
         {
             "input": task.source.location,
             "output": task.output,
-            "picture": None if task.picture is None else str(task.picture),
             "points": len(opened.points),
             "samples": len(choice.rows),
             "covering_radius": choice.radius,
@@ -238,7 +222,7 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
 
 def _as_text(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
     """One line."""
-    target = task.output or task.picture or task.indices_path
+    target = task.output or task.indices_path
     line = f"{task.source.location} -> {target}: {len(choice.rows)} of {len(opened.points)} points"
     if choice.radius is not None:
         line += f", covering radius {choice.radius:.4g}"
