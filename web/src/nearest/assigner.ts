@@ -1,7 +1,6 @@
 // Nearest samples in the background: only the newest question is answered.
 
-import type { Nearest } from "./nearest";
-import type { Answer, Question } from "./nearest.worker";
+import type { Answer, Nearest, Question } from "./nearest.worker";
 
 type Callback = (nearest: Nearest) => void;
 

@@ -1,5 +1,6 @@
 // The cloud of the page and its samples. A new choice ends the call before it.
 
+import { count, megabytes } from "../base/format";
 import { Signal } from "../base/signal";
 import { finiteRows, type Cloud } from "../cloud/cloud";
 import { openFile, openStreet } from "../cloud/open";
@@ -12,10 +13,16 @@ import {
   type Request,
   type Sample,
 } from "../rpc/sampling";
-import { frame } from "../view/framing";
-import { link, noticeFailure } from "./connection";
-import { refuse, type Scene } from "./refusals";
+import { frame, type Framed } from "../view/framing";
+import { info, link, noticeFailure } from "./connection";
 import { settings, STREET } from "./settings";
+
+export interface Scene {
+  readonly cloud: Cloud;
+  readonly framed: Framed;
+  /** How many rows are finite. */
+  readonly finite: number;
+}
 
 /** Clouds of so many points are sampled whole at once, so that every number of samples is there. */
 const MAX_WHOLE = 400_000;
@@ -178,4 +185,35 @@ function requestOf(method: Method): Request {
     seed: settings.seed.value,
     ignoreNonfinite: settings.nonfinite.value === "ignore",
   };
+}
+
+/**
+ * What the server would refuse, before a cloud is sent.
+ *
+ * @throws Error with one sentence.
+ */
+function refuse(scene: Scene): void {
+  refuseOversize(scene.cloud);
+  refuseNonfinite(scene);
+}
+
+function refuseOversize({ name, points, count: rows }: Cloud): void {
+  const limits = info.value?.limits;
+  if (!limits) return;
+  const [mostPoints, mostBytes] = [Number(limits.requestPoints), Number(limits.messageBytes)];
+  // A message has some fifty bytes more than its coordinates.
+  const excess =
+    rows > mostPoints
+      ? `${count(rows)} points; this server takes ${count(mostPoints)}`
+      : points.byteLength + 256 > mostBytes
+        ? `${megabytes(points.byteLength)} of coordinates; this server takes ${megabytes(mostBytes)}`
+        : "";
+  if (excess) throw new Error(`${name} has ${excess} in a call.`);
+}
+
+function refuseNonfinite({ cloud, framed, finite }: Scene): void {
+  if (settings.nonfinite.value === "ignore" || finite === cloud.count) return;
+  throw new Error(
+    `${cloud.name} has ${count(cloud.count - finite)} rows with NaN or infinity, the first is row ${count(framed.finite.indexOf(0))}; "Skip" samples the others.`,
+  );
 }

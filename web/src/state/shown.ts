@@ -2,7 +2,7 @@
 
 import { followAll, Signal } from "../base/signal";
 import { Assigner } from "../nearest/assigner";
-import type { Nearest } from "../nearest/nearest";
+import type { Nearest } from "../nearest/nearest.worker";
 import { isPrefixed, type Sample } from "../rpc/sampling";
 import { compared, sampled, scene } from "./session";
 import { settings } from "./settings";

@@ -1,8 +1,7 @@
 // The colors of a cloud and its samples, and the legend that explains them.
 
 import type { Cloud, Values } from "../cloud/cloud";
-import type { Nearest } from "../nearest/nearest";
-import { colormap, paint, range, type Map256 } from "./colormap";
+import type { Nearest } from "../nearest/nearest.worker";
 import type { Framed } from "./framing";
 
 export type Coloring = "height" | "intensity" | "rgb" | "distance";
@@ -103,4 +102,71 @@ export function byDistance(nearest: Nearest, samples: number, dark: boolean): Pa
     sample: paint(reach, 0, high, map),
     legend: { title: "Distance to the nearest sample", scale: { low: 0, high, map } },
   };
+}
+
+export type Map256 = Uint8Array;
+
+type Polynomial = readonly (readonly [number, number, number])[];
+
+// Least-squares polynomials of matplotlib's tables by Matt Zucker, public domain.
+const VIRIDIS: Polynomial = [
+  [0.2777273272234177, 0.005407344544966578, 0.3340998053353061],
+  [0.1050930431085774, 1.404613529898575, 1.384590162594685],
+  [-0.3308618287255563, 0.214847559468213, 0.09509516302823659],
+  [-4.634230498983486, -5.799100973351585, -19.33244095627987],
+  [6.228269936347081, 14.17993336680509, 56.69055260068105],
+  [4.776384997670288, -13.74514537774601, -65.35303263337234],
+  [-5.435455855934631, 4.645852612178535, 26.3124352495832],
+];
+const PLASMA: Polynomial = [
+  [0.05873234392399702, 0.02333670892565664, 0.5433401826748754],
+  [2.176514634195958, 0.2383834171260182, 0.7539604599784036],
+  [-2.689460476458034, -7.455851135738909, 3.110799939717086],
+  [6.130348345893603, 42.3461881477227, -28.51885465332158],
+  [-11.10743619062271, -82.66631109428045, 60.13984767418263],
+  [10.02306557647065, 71.41361770095349, -54.07218655560067],
+  [-3.658713842777788, -22.93153465461149, 18.19190778539828],
+];
+
+function table(polynomial: Polynomial, from: number, to: number): Map256 {
+  const colors = new Uint8Array(256 * 3);
+  for (let i = 0; i < 256; i++) {
+    const t = from + ((to - from) * i) / 255;
+    for (let k = 0; k < 3; k++) {
+      const value = polynomial.reduceRight((sum, term) => sum * t + term[k]!, 0);
+      colors[3 * i + k] = Math.round(255 * Math.min(1, Math.max(0, value)));
+    }
+  }
+  return colors;
+}
+
+/** Viridis for places, plasma for amounts, without the end that would vanish on the background. */
+function colormap(kind: "place" | "amount", dark: boolean): Map256 {
+  const polynomial = kind === "place" ? VIRIDIS : PLASMA;
+  return dark ? table(polynomial, 0.22, 1) : table(polynomial, 0, 0.88);
+}
+
+/** Values within `low` to `high` as RGB; values outside take the ends. */
+function paint(values: ArrayLike<number>, low: number, high: number, map: Map256): Uint8Array {
+  const colors = new Uint8Array(3 * values.length);
+  const scale = high > low ? 255 / (high - low) : 0;
+  for (let i = 0; i < values.length; i++) {
+    const at = 3 * Math.max(0, Math.min(255, Math.round((values[i]! - low) * scale)) || 0);
+    colors[3 * i] = map[at]!;
+    colors[3 * i + 1] = map[at + 1]!;
+    colors[3 * i + 2] = map[at + 2]!;
+  }
+  return colors;
+}
+
+/** Quantiles of the finite values, estimated from at most 20 000 of them. */
+function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [number, number] {
+  const step = Math.max(1, Math.floor(values.length / 20_000));
+  const some: number[] = [];
+  for (let i = 0; i < values.length; i += step)
+    if (Number.isFinite(values[i]!)) some.push(values[i]!);
+  if (!some.length) return [0, 1];
+  const sorted = Float64Array.from(some).sort();
+  const at = (part: number): number => sorted[Math.round(part * (sorted.length - 1))]!;
+  return [at(low), at(high)];
 }
