@@ -106,6 +106,8 @@ class OrderedStream(ABC):
         try:
             latest = False
             for index in itertools.count():
+                if not latest:
+                    await self._next_is_free.wait()
                 raw = await self._context.read()
                 if raw is grpc.aio.EOF:
                     break
@@ -115,8 +117,6 @@ class OrderedStream(ABC):
                     await self._context.send_initial_metadata(())
                     if self._is_latest(raw):
                         latest, self._ahead = True, 1
-                if not latest:
-                    await self._next_is_free.wait()
                 self._active = time.monotonic()
                 self._next = index, raw, self._active
                 self._next_is_free.clear()
