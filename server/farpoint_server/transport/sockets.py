@@ -1,10 +1,13 @@
-"""Sockets: paths that other servers may listen on, connections by the names of their peers."""
+"""Sockets: paths that other servers may listen on, ends of ports, connections by their peers."""
 
+import ctypes
 import errno
 import fcntl
 import os
 import socket
 import stat
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import IPv6Address, ip_address
@@ -12,6 +15,9 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 DESCRIPTORS = "/proc/self/fd"
+# Classic BPF on a TCP header (linux/filter.h): load the flags; if SYN is set, drop; else keep all.
+SO_ATTACH_FILTER = 26
+KEEP_NO_SYN = ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 
 
 @contextmanager
@@ -54,6 +60,19 @@ def locked(folder: Path, flags: int = 0) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def drop_new_connections(listening: socket.socket) -> None:
+    """Has a TCP port begin no more connections, on Linux, before it is closed.
+
+    The kernel resets what it has connected and the program has not accepted, and one can always
+    come between. A caller whose SYN is dropped sends it again, and is then refused or accepted by
+    another process.
+    """
+    if sys.platform == "linux":
+        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *op) for op in KEEP_NO_SYN))
+        program = struct.pack("HP", len(KEEP_NO_SYN), ctypes.addressof(code))
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
 def _remove_stale(path: str) -> None:

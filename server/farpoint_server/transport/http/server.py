@@ -27,7 +27,7 @@ from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, Bounde
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.origins import guard
 from farpoint_server.transport.http.page import PageApp
-from farpoint_server.transport.sockets import reason_of
+from farpoint_server.transport.sockets import drop_new_connections, reason_of
 
 SWEEP_S = 0.5
 # Between looks at connections that have time to send a request or to read an answer.
@@ -120,6 +120,7 @@ class HttpServer:
             return
         loop = asyncio.get_running_loop()
         with suppress(OSError):  # there is none, or the port is closed
+            drop_new_connections(self._socket)
             while True:  # the kernel would reset those that wait to be accepted
                 made = loop.connect_accepted_socket(self._connect, self._socket.accept()[0])
                 self._made.add(task := asyncio.ensure_future(made))

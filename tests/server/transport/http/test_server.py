@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import select
 import socket
 import ssl
+import sys
 
 import pytest
 from grpc_health.v1 import health_pb2
@@ -204,6 +206,23 @@ async def test_a_server_that_stops_answers_those_that_connected_before(served):
         await stopped
         assert waiting.recv(1 << 16).endswith(b"yes")
         assert waiting.recv(1) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such filter")
+async def test_no_connection_is_made_as_the_port_closes_which_the_kernel_would_reset(
+    served, monkeypatch
+):
+    close = asyncio.Server.close
+    with socket.socket() as late:
+        late.setblocking(False)
+
+        def connect_first(port):
+            late.connect_ex(port.sockets[0].getsockname())
+            close(port)
+
+        monkeypatch.setattr(asyncio.Server, "close", connect_first)
+        served.server.close_port()
+        assert select.select([], [late], [], 0)[1] == []  # neither connected nor reset
 
 
 async def test_the_time_for_an_answer_begins_with_it(served, clock):
