@@ -91,7 +91,8 @@ def ball_query(
     check_tensor("centers", centers)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
     shells, numeric = None, isinstance(radius, int | float) and isinstance(min_radius, int | float)
-    if torch.compiler.is_compiling() or not numeric:  # in a graph a number would be a constant
+    is_compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    if is_compiled or not numeric:  # in a graph of torch.compile a number would be a constant
         wide = centers if centers.dtype == torch.float64 else xyz
         inner = numbers("min_radius", min_radius, wide, xyz.size(0))
         outer = numbers("radius", radius, wide, xyz.size(0), positive=True)

@@ -17,6 +17,9 @@ _FUSE: dict[Any, Any] = {
     aten.conv3d.default: fuse_conv_bn_weights,
     aten.linear.default: fuse_linear_bn_weights,
 }
+# Times the deviation that a mean may be: a norm subtracts it before it scales, which keeps the digits
+# that a folded bias loses.
+STEEP = 1000
 # Their outputs are tensors of their own, which no view shares.
 _NEW = {*_FUSE, aten.batch_norm.default}
 
@@ -56,6 +59,8 @@ def _fold_norm(module: GraphModule, norm: Node) -> None:
     found = [constant(module, node) for node in (weight, bias, mean, variance, scale, shift)]
     weights, biases, means, variances, scales, shifts = found
     if weights is None or means is None or variances is None or layer.kwargs:
+        return
+    if (means.abs() > STEEP * (variances + epsilon).sqrt()).any():
         return
     scales = torch.ones_like(means) if scales is None else scales
     shifts = torch.zeros_like(means) if shifts is None else shifts

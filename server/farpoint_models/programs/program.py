@@ -16,7 +16,7 @@ from farpoint_models.programs.archive import open_archive
 from farpoint_models.programs.checks import Flat as Flat
 from farpoint_models.programs.checks import apart, check_alike, run_trial, tolerance_of
 from farpoint_models.programs.effects import keep_own, mixing, waits
-from farpoint_models.programs.flat import flat
+from farpoint_models.programs.flat import flat, scripted
 from farpoint_models.programs.fold import fold
 from farpoint_models.programs.graph import check_fits
 from farpoint_models.programs.interpreters import Double, Peak, wide_cloud, wide_manifest
@@ -72,7 +72,10 @@ class Program:
         exact, fast = as_flat(moved), as_flat(moved, faster)
         for clouds in trials(self.manifest):
             wanted = run_trial(exact, self.manifest, clouds, device)
-            found = run_trial(fast, self.manifest, clouds, device)
+            try:
+                found = run_trial(fast, self.manifest, clouds, device)
+            except ProgramError:
+                return exact
             pairs = zip(found, wanted, strict=True)
             if any(apart(got[k], want[k]) > self.tolerance for got, want in pairs for k in want):
                 return exact
@@ -171,9 +174,10 @@ def as_flat(exported: ExportedProgram, make: Make = flat) -> Flat:
 def faster(module: GraphModule) -> Callable[..., Any]:
     """A graph with fewer and faster ops, of the same answers up to rounding."""
     fold(module)
-    if next(module.parameters(), torch.empty(0)).device.type == "cpu":
-        use_products(module)
-    return flat(module)
+    if next(module.parameters(), torch.empty(0)).device.type != "cpu":
+        return flat(module)
+    use_products(module)
+    return scripted(module)
 
 
 def in_double(module: GraphModule) -> Callable[..., Any]:
