@@ -17,7 +17,7 @@ _FUSE: dict[Any, Any] = {
     aten.conv3d.default: fuse_conv_bn_weights,
     aten.linear.default: fuse_linear_bn_weights,
 }
-# Times the deviation that a mean may be: a norm subtracts it before it scales, which keeps the digits
+# Times the deviation that a mean may be: a norm subtracts it before it scales, which keeps digits
 # that a folded bias loses.
 STEEP = 1000
 # Their outputs are tensors of their own, which no view shares.
@@ -47,8 +47,8 @@ def _is_sole_user_of_new(node: Node) -> bool:
 
 
 def _fold_norm(module: GraphModule, norm: Node) -> None:
-    layer: Any
-    layer, scale, shift, mean, variance, is_training, _, epsilon, _ = norm.args
+    given: Any = norm.args
+    layer, scale, shift, mean, variance, is_training, _, epsilon, _ = given
     if is_training or not _is_sole_user_of_new(norm) or layer.target not in _FUSE:
         return
     # The channels of a linear layer's output are its last axis, those of a batch norm the second.

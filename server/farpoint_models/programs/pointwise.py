@@ -34,7 +34,7 @@ def use_products(module: GraphModule) -> None:
     module.recompile()
 
 
-@torch.jit.ignore
+@torch.jit.ignore  # type: ignore[untyped-decorator]
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Convolution of (B, C, ...) with a weight (C', C) and a bias (C',): (B, C', ...)."""
     clouds, column = x.flatten(2), bias[:, None]

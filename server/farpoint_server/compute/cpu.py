@@ -1,6 +1,5 @@
 """The engine of a CPU: threads that share its cores, and small work on the event loop."""
 
-import asyncio
 import time
 import warnings
 from collections.abc import Awaitable
@@ -77,27 +76,23 @@ class CpuEngine(Engine):
         await super().start(first)
 
     def submit(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
-        cost_ns = sum([work.cost_ns(self.device_type) for work in batch.works])
-        small = self._run_small(batch, cost_ns)
-        if small is not None:
-            done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-            done.set_result(small)
-            return done
         run = partial(self.memory.run, batch, Batch.run_on_cpu, service_error)
-        thread = min(self._threads, key=attrgetter("calls"))
-        has_team = thread is self._threads[0] and cost_ns > TEAM_NS
-        shared = partial(
-            self._cores.run, run, has_team=has_team if batch.works[0].uses_openmp else None
-        )
+        thread, has_team = min(self._threads, key=attrgetter("calls")), None
+        if batch.works[0].uses_openmp:
+            has_team = thread is self._threads[0] and self._cost_ns(batch) > TEAM_NS
+        shared = partial(self._cores.run, run, has_team=has_team)
         answers: Awaitable[list[Any]] = thread.call(shared)
         return answers
 
-    def _run_small(self, batch: Batch[Answer], cost_ns: int) -> list[Any] | None:
-        """The answers to a small batch, on the event loop; None for others, and if it fails."""
-        work, now, begun = batch.works[0], time.monotonic(), time.thread_time()
-        if not (work.is_joined and self._is_free) or self._paused.get(work.cost_key, now) > now:
+    def _cost_ns(self, batch: Batch[Any]) -> int:
+        return sum([work.cost_ns(self.device_type) for work in batch.works])
+
+    def inline_batch(self, batch: Batch[Answer]) -> list[Answer | None] | None:
+        """A batch that fails here is left to `submit`, too."""
+        key, now, begun = batch.works[0].cost_key, time.monotonic(), time.thread_time()
+        if not self._is_free or self._paused.get(key, now) > now:
             return None
-        if cost_ns > self.inline_ns:
+        if self._cost_ns(batch) > self.inline_ns:
             return None
         torch.set_num_threads(1)  # of the process for MKL, which an engine's thread may have set
         predicted = batch.predicted_bytes if self.memory.bounded else 0
@@ -108,8 +103,8 @@ class CpuEngine(Engine):
         finally:
             seconds = time.thread_time() - begun  # a busy machine is not the model's fault
             if seconds * 1e9 > LATE * self.inline_ns:
-                paused = {key: end for key, end in self._paused.items() if end > now}
-                self._paused = {**paused, work.cost_key: now + PAUSE * seconds}
+                paused = {known: end for known, end in self._paused.items() if end > now}
+                self._paused = {**paused, key: now + PAUSE * seconds}
 
     @property
     def _is_free(self) -> bool:

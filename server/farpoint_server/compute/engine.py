@@ -85,6 +85,10 @@ class Engine(ABC):
         """The answer to small work, computed at once on the event loop; None if it must wait."""
         return None
 
+    def inline_batch(self, batch: Batch[Answer]) -> list[Answer | None] | None:  # noqa: ARG002
+        """The answers to a small batch, as `inline`."""
+        return None
+
     def check(self, predicted_bytes: int) -> None:
         """Raises TooLargeError for work that can never fit this device."""
         try:

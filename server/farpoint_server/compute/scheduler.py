@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from farpoint_server import request_context
+from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.engine import PAUSE, Engine
 from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane
@@ -72,6 +73,8 @@ class DeviceScheduler:
         self._short, self._long = self._lanes[0], self._lanes[-1]
         self._paused: dict[str, float] = {}
         """Callers whose work is not run inline, until when."""
+        self._arrived: dict[Any, list[tuple[Work[Any], asyncio.Future[Any]]]] = {}
+        """Small work of this turn of the event loop, and its outcome, by what it is joined by."""
 
     @property
     def waiting_requests(self) -> int:
@@ -123,8 +126,8 @@ class DeviceScheduler:
             EngineHungError: the engine does not answer.
             DeviceFailedError: the device no longer works.
         """
-        if not work.is_joined and (timeout_s is None or timeout_s > 0):
-            outcome = self.run_inline(work)
+        if timeout_s is None or timeout_s > 0:
+            outcome = await self._join(work) if work.is_joined else self.run_inline(work)
             if outcome is not None:
                 return outcome
         return await self._enqueue(work, timeout_s)
@@ -151,11 +154,41 @@ class DeviceScheduler:
                 self._pause(begun, PAUSE * seconds)
             return None
         self.costs.observe_inline(work, seconds * 1e9)
-        self._metrics.requests(1)
-        self._metrics.device_requests(1)
-        self._metrics.points(work.point_count)
-        self._metrics.seconds(seconds)
+        self._count(1, work.point_count, seconds)
         return Outcome(answer, 0.0, seconds * 1e3)
+
+    async def _join(self, work: Work[Answer]) -> Outcome[Answer] | None:
+        """Runs small work at once with that which arrives meanwhile; None for other work."""
+        if self._short.queue.count or work.cost_ns("cpu") > self.engine.inline_ns:
+            return None
+        key, loop = work.batch_key or work, asyncio.get_running_loop()
+        joined = self._arrived.setdefault(key, [])
+        if not joined:
+            loop.call_soon(self._run_joined, key, 0)
+        outcome: asyncio.Future[Outcome[Answer] | None] = loop.create_future()
+        joined.append((work, outcome))
+        return await outcome
+
+    def _run_joined(self, key: Any, count: int) -> None:
+        """Runs the small work of one key, once a turn of the event loop has added none to it."""
+        if len(self._arrived[key]) > count:
+            asyncio.get_running_loop().call_soon(self._run_joined, key, len(self._arrived[key]))
+            return
+        joined = [each for each in self._arrived.pop(key) if not each[1].done()]
+        if not joined:
+            return
+        batch, begun = Batch([work for work, _ in joined]), self._clock()
+        answers, seconds = self.engine.inline_batch(batch), self._clock() - begun
+        if answers is not None:
+            self._count(len(joined), batch.point_count, seconds)
+        for place, (_, outcome) in enumerate(joined):
+            outcome.set_result(answers and Outcome(answers[place], 0.0, seconds * 1e3))
+
+    def _count(self, requests: int, points: int, seconds: float) -> None:
+        self._metrics.requests(requests)
+        self._metrics.device_requests(requests)
+        self._metrics.points(points)
+        self._metrics.seconds(seconds)
 
     def _pause(self, now: float, pause_s: float) -> None:
         """Queues small work of the current caller, whose costs are hard to predict, for a while."""

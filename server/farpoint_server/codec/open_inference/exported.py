@@ -22,6 +22,7 @@ from farpoint_server.codec.dtypes import (
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
     POINT_TYPES,
+    Output,
     Sizes,
     is_batched,
     make_response,
@@ -124,7 +125,7 @@ def serialize_exported_response(
     types = {spec.name: dtype_named(spec.dtype).inference for spec in manifest.outputs}
     counts = {spec.name: spec.counts for spec in manifest.outputs}
 
-    def outputs() -> Iterator[tuple[str, str, npt.NDArray[Any]]]:
+    def outputs() -> Iterator[Output]:
         for name in parsed.outputs:
             array, lengths = outcome.result[name]
             if lengths is None:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ CLASSIFICATION = "classification"
 CHECKSUMS, TIMINGS = "return_checksums", "return_timings"
 Sizes = Mapping[str, tuple[str, Sequence[int]]]
 """Datatype and shape of each input or output for one cloud; -1 is any size."""
+Output: TypeAlias = tuple[str, str, npt.NDArray[Any]]
+"""Name, datatype and array."""
 
 
 def parse_inputs(
@@ -118,11 +120,11 @@ def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
 def make_response(
     request: pb.ModelInferRequest,
     model: str,
-    outputs: Iterable[tuple[str, str, npt.NDArray[Any]]],
+    outputs: Iterable[Output],
     arrived: float,
     outcome: Outcome[Any],
 ) -> pb.ModelInferResponse:
-    """The response with name, datatype and array of each output, all raw."""
+    """The response with all outputs, raw."""
     response = pb.ModelInferResponse(model_name=model, model_version=VERSION, id=request.id)
     for name, datatype, array in outputs:
         type_ = INFERENCE_TYPES[datatype]
