@@ -12,6 +12,7 @@ from farpoint_server.codec.dtypes import INFERENCE_TYPES
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
     POINT_TYPES,
+    Output,
     Sizes,
     datatype_of,
     is_batched,
@@ -90,7 +91,7 @@ def serialize_fps_response(
     rows = [int(clouds.sample_counts[0])]
     leading = [len(clouds.lengths), *rows] if is_batched(request) else rows
 
-    def outputs() -> Iterator[tuple[str, str, npt.NDArray[Any]]]:
+    def outputs() -> Iterator[Output]:
         for name in requested_outputs(request, _known_outputs(request)):
             array = _output(name, decoded, outcome.result)
             is_input = name in ("points", "features")
