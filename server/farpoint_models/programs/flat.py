@@ -48,7 +48,7 @@ def scripted(module: GraphModule) -> Callable[..., Any]:
         inputs[node] = graph.placeholder(node.name)
     weights = [attrgetter(str(node.target))(module) for node in inputs]
     for node in module.graph.nodes:
-        if node not in inputs:
+        if node not in inputs and node.op != "call_module":  # guards, which an archive has not
             inputs[node] = graph.node_copy(node, inputs.__getitem__)
             if node.target is aten.sym_size.int:
                 inputs[node].target = aten.size.int

@@ -59,9 +59,7 @@ def merged(manifest: Manifest, clouds: Sequence[Mapping[str, Array]]) -> dict[st
     for spec in manifest.outputs:
         arrays = [cloud[spec.name] for cloud in clouds]
         if spec.row_axis is None:
-            values = (
-                np.stack(arrays) if len(arrays) > 1 else arrays[0][None]
-            )  # in a tenth of the time
+            values = np.stack(arrays) if len(arrays) > 1 else arrays[0][None]  # ten times as fast
             outputs[spec.name] = ModelOutput(values, None)
             continue
         lengths = np.array([len(array) for array in arrays])
