@@ -66,7 +66,6 @@ check: dev ext  ## Formatters, linters, types, layers, generated code, every CUD
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
-	tools/check_generated.sh
 	tools/check_proto.sh
 	tools/check_web.sh
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml

@@ -20,7 +20,7 @@ import torch
 import farpoint_ops
 from benchmarks.common.point_sets import POINT_SETS, lidar
 from benchmarks.common.report import RESULTS, describe, shown
-from benchmarks.cuda import gather_scatter, peers, searches
+from benchmarks.cuda import gather_scatter, searches
 from benchmarks.cuda.timing import clouds, in_time, step_microseconds
 
 Rows = Iterable[dict[str, Any]]
@@ -104,11 +104,11 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; all unless named")
     parser.add_argument("--seconds", type=float, default=3600, help="for each section, about")
     parser.add_argument(
-        "--peers", type=Path, help="adds the section peers: benchmarks/cuda/peers.py"
+        "--peers", type=Path, help="adds the section peers: benchmarks/cuda/searches.py"
     )
     arguments = parser.parse_args()
     if arguments.peers:
-        SECTIONS["peers"] = partial(peers.peers, peers.load(arguments.peers))
+        SECTIONS["peers"] = partial(searches.peers, searches.load(arguments.peers))
     unknown = set(arguments.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"sections: expected {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))}")

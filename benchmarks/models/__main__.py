@@ -17,11 +17,10 @@ import torch
 
 from benchmarks.common.point_sets import sphere
 from benchmarks.models.contenders import contender, peers, program
-from benchmarks.service.contenders import CORES, Peer
+from benchmarks.service.contenders import CORES, TENSOR_OVER_OIP, Peer
 from benchmarks.service.fleet import Effort, Report, fleet, parse_options, right
 from benchmarks.service.load import Contender
 from benchmarks.service.processes import Server, serving_farpoint
-from benchmarks.service.wires import TENSOR_OVER_OIP
 from farpoint_models.programs.program import Flat
 
 SIZES = (1024, 4096)

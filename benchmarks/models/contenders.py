@@ -14,17 +14,21 @@ import torch
 
 from benchmarks.common.report import ROOT
 from benchmarks.models.pointnet2 import PointNet2Classifier
-from benchmarks.service.contenders import CORES, PROGRAMS, Command, Peer, mlserver
+from benchmarks.service.contenders import (
+    BYTES_OVER_HTTP,
+    BYTES_OVER_OIP,
+    CORES,
+    PROGRAMS,
+    TENSOR_OVER_OIP,
+    Command,
+    Peer,
+    Wire,
+    WrongAnswerError,
+    mlserver,
+)
 from benchmarks.service.contenders import program as program_of
 from benchmarks.service.load import Contender
 from benchmarks.service.processes import Server
-from benchmarks.service.wires import (
-    BYTES_OVER_HTTP,
-    BYTES_OVER_OIP,
-    TENSOR_OVER_OIP,
-    Wire,
-    WrongAnswerError,
-)
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_models.programs.program import Program

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from benchmarks.common.report import Row, describe, heading, missing, number, shown, table, write
-from benchmarks.ops import fps, fps_peers, gather, neighbor_peers, neighbors
+from benchmarks.ops import fps, gather, neighbors
 
 PACKAGES = ("torch", "fpsample", "torch-quickfps", "torch_cluster", "open3d", "open3d-cpu")
 PACKAGES += ("scipy", "pykdtree")
@@ -62,7 +62,7 @@ def plain(rows: Sequence[Row]) -> str:
 def fps_report(quick: bool) -> tuple[Row, list[str]]:
     report = {
         "machine": describe(*PACKAGES),
-        "missing": missing(fps_peers.MODULES),
+        "missing": missing(fps.MODULES),
         "rows": with_ratios(fps.rows(quick)),
         "spaces": with_ratios(fps.spaces()),
         "threads": [fps.threads_row(*size) for size in fps.THREADS],
@@ -75,7 +75,7 @@ def fps_report(quick: bool) -> tuple[Row, list[str]]:
 
 
 def neighbors_report(quick: bool, only: str | None) -> tuple[Row, list[str]]:
-    report: Row = {"machine": describe(*PACKAGES), "missing": missing(neighbor_peers.MODULES)}
+    report: Row = {"machine": describe(*PACKAGES), "missing": missing(neighbors.MODULES)}
     columns, tables = {"op": "op", "size": "size", "threads": "threads"}, []
     if only != "gather":
         report["neighbors"] = with_ratios(neighbors.rows(quick))

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 import farpoint_ops
-from benchmarks.common.measure import interleaved
-from benchmarks.common.report import Row
+from benchmarks.common.report import Row, interleaved
 
 BUDGET_SECONDS = 0.5
 

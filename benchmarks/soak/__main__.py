@@ -25,7 +25,6 @@ import grpc
 from benchmarks.common.report import describe
 from benchmarks.soak.callers import COMING, OPTIONS, PATIENCE_S, Caller
 from benchmarks.soak.cases import break_connection, make_cases
-from benchmarks.soak.probe import probing
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import FAILURES, Tally, judge_by_log, report
 from farpoint.v1 import admin_pb2, admin_pb2_grpc
@@ -70,8 +69,7 @@ class Soak:
                 Caller(i, channels[i % len(channels)], self._cases, self.tally, self.server)
                 for i in range(self.arguments.callers)
             ]
-            with probing(self.server, self._cases.small, self.tally):
-                await self._hold_load()
+            await self._hold_load()
             await asyncio.to_thread(self._check_rest)
             await self._drain_under_load()
         judge_by_log(self.tally, self.server)

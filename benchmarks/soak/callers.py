@@ -216,10 +216,7 @@ class Caller:
         detail = ""
         try:
             answer = await call
-            took_s = time.monotonic() - begun
             outcome = "answered" if is_right(answer) else "wrong"
-            if kind == "small" and not self._server.interrupts(begun):
-                self._tally.small_ms[self._request_id] = 1e3 * took_s
             detail = f"{len(answer)} bytes that are not the answer"
         except DecodeError:
             outcome, detail = "wrong", "an answer that does not parse"

@@ -10,13 +10,14 @@ import grpc
 import numpy as np
 import torch
 
-from benchmarks.soak.http import HttpRequest, http_requests
 from benchmarks.soak.samples import (
     NEAR,
+    HttpRequest,
     SampleCase,
     SamplersDisagreeError,
     agreed_rows,
     client_rpc,
+    http_requests,
     sample_case,
 )
 from farpoint import PackedCloud, PackedField

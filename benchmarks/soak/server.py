@@ -72,7 +72,7 @@ class SoakServer:
         unanswered: Calls that processes left when they drained.
         ends: The statuses of the end of a request in the log: by its id and its index in a
             stream, -1 for the call itself.
-        sample_ms: Times in the server of Sample calls, by request id.
+        sample_ms: Times in the server of Sample calls.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class SoakServer:
         self.ready: dict[str, Any] = {}
         self.unanswered = 0
         self.ends: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-        self.sample_ms: dict[str, float] = {}
+        self.sample_ms: list[float] = []
         self._is_up = threading.Event()
         self._up_since = 0.0
         self._reader: threading.Thread | None = None
@@ -188,7 +188,7 @@ class SoakServer:
                     ended = line["request_id"], line.get("request_index", -1)
                     self.ends[ended].append(sys.intern(line["status"]))
                     if line.get("method") == "Sample":
-                        self.sample_ms[line["request_id"]] = line["server_ms"]
+                        self.sample_ms.append(line["server_ms"])
                 elif line["event"] == "stopped":
                     self.unanswered += line.get("unanswered", 0)
                 elif line["event"] == "process ready":

@@ -30,17 +30,12 @@ class Tally:
         counts: By kind and outcome.
         unresolved: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
-        small_ms: Times of small calls during which no process was stopped, killed or frozen, by
-            request id.
-        probe_ms: The same of the caller in a process of its own.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.unresolved: list[tuple[str, str]] = []
         self.details: list[str] = []
-        self.small_ms: dict[str, float] = {}
-        self.probe_ms: list[float] = []
 
     def end(self, kind: str, outcome: str, detail: str = "") -> None:
         """Counts one call."""
@@ -98,20 +93,12 @@ def growth(server: SoakServer) -> str:
     return f"{', '.join(texts)} over {len(held)} s"
 
 
-def latencies(tally: Tally, server: SoakServer) -> str:
-    """Percentiles of small calls, as the callers and the server's log have them."""
-    logged = [server.sample_ms[call] for call in tally.small_ms if call in server.sample_ms]
-    texts = []
-    for where, times in (
-        ("to the callers, who share an event loop", [*tally.small_ms.values()]),
-        ("to a caller in a process of its own", tally.probe_ms),
-        ("in the server", logged),
-    ):
-        if len(times) < 2:
-            return "too few"
-        percentiles = statistics.quantiles(times, n=100)
-        texts.append(f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms {where}")
-    return f"{'; '.join(texts)}, of {len(tally.small_ms)} small calls without a fault"
+def latencies(server: SoakServer) -> str:
+    """Percentiles of Sample calls in the server's log, those that met a fault too."""
+    if len(server.sample_ms) < 2:
+        return "too few"
+    percentiles = statistics.quantiles(server.sample_ms, n=100)
+    return f"p50 {percentiles[49]:.0f} ms, p99 {percentiles[98]:.0f} ms in the server"
 
 
 def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: float) -> str:
@@ -121,7 +108,7 @@ def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: floa
         f"load      {seconds:.0f} s, {tally.calls} calls ({tally.calls / seconds:.0f}/s)",
         f"survived  {', '.join(f'{count} {name}' for name, count in faults.items())}",
         f"growth    {growth(server)}",
-        f"latency   {latencies(tally, server)}",
+        f"latency   {latencies(server)}",
         ", ".join(f"{outcome} {tally.total(outcome)}" for outcome in FAILURES),
     ]
     return "\n".join([*lines, *tally.details])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.support.pages import ROOT, code_blocks
-from tests.support.robots import recorded_messages
+from tests.support.messages import recorded_messages
+from tests.support.repository import ROOT, code_blocks
 from tests.support.servers.server_process import RunningServer
 
 import farpoint

@@ -203,12 +203,6 @@ def test_a_server_without_standard_error_does_not_start():
     assert ended.stdout.startswith("farpoint-server: standard error is closed")
 
 
-def test_a_variable_that_is_not_a_setting_gives_a_warning(start, monkeypatch):
-    monkeypatch.setenv("FARPOINT_LISTN", "secret")
-    line = start().wait_for(lambda line: line["level"] == "warning")
-    assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]
-
-
 def test_a_server_whose_log_is_not_read_goes_on():
     command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
     command += ["--device", "cpu", "--log-format", "json"]

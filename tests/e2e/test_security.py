@@ -178,10 +178,15 @@ def test_an_open_stream_ends_with_its_token(start, tmp_path):
         over.set()
 
 
-def test_a_server_that_is_open_to_other_machines_warns(start):
+def test_a_server_that_is_open_to_other_machines_warns_and_of_a_variable_that_is_no_setting(
+    start, monkeypatch
+):
+    monkeypatch.setenv("FARPOINT_LISTN", "secret")
     server = start("--listen", "0.0.0.0:0")
-    (warning,) = [line for line in server.log if line["level"] == "warning"]
-    assert warning["addresses"] == ["0.0.0.0:0"]
+    warnings = [line for line in server.log if line["level"] == "warning"]
+    assert [line["addresses"] for line in warnings if "addresses" in line] == [["0.0.0.0:0"]]
+    variables = [line["variables"] for line in warnings if "variables" in line]
+    assert variables == [["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]]
 
 
 def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):

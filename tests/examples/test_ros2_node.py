@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from tests.support.robots import recorded_messages
+from tests.support.messages import recorded_messages
 from tests.support.servers.server_process import RunningServer, wait_until
 
 import farpoint

@@ -138,7 +138,7 @@ def trim_a_filled_cache(expandable: bool) -> tuple[int, int, int]:
     return before.releasable, before.reserved - after.reserved, after.releasable
 
 
-@pytest.mark.parametrize("expandable", [False, True])
+@pytest.mark.parametrize("expandable", [False, True], ids=["native", "expandable"])
 def test_reserved_memory_falls_by_what_was_predicted(expandable, monkeypatch):
     """In a process of its own: segments are expandable or not from its first allocation on."""
     monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from tests.support import awkward_clouds as shapes
+from tests.support import clouds as shapes
 from tests.support.clouds import street_scan
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

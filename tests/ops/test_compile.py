@@ -1,13 +1,14 @@
-"""torch.compile, torch.export and AOTInductor: no graph break, no value read."""
+"""torch.compile, torch.export, AOTInductor and ONNX: no graph break, no value read."""
 
-from collections.abc import Iterator
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from tests.support.tensors import assert_same
 from torch import Tensor, nn
 
+import farpoint_ops
 from farpoint_ops import (
     ball_query,
     count_points,
@@ -19,7 +20,7 @@ from farpoint_ops import (
     knn,
     nearest_sample,
 )
-from farpoint_ops.compat import pointops
+from farpoint_ops.onnx import decompositions
 
 
 @pytest.fixture(autouse=True)
@@ -100,77 +101,8 @@ def test_aot_inductor_runs_the_same_program(device: torch.device, tmp_path: Path
         torch.testing.assert_close(compiled(*arguments), Stage()(*arguments))
 
 
-def test_starts_lengths_and_offsets_in_lists(device: torch.device) -> None:
-    def sample(xyz: Tensor, start: Tensor, offsets: Tensor) -> tuple[Tensor, ...]:
-        flat = xyz.flatten(0, 1)
-        return (
-            farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]),
-            farthest_point_sample_ragged(flat, [0, 12, 40], [3, 4], start=1),
-            farthest_point_sample_ragged(flat, offsets, [3, 4], start=2),
-        )
-
-    arguments = clouds(device, 2, 20)[0], torch.tensor([1, 2]), torch.tensor([0, 12, 40])
-    arguments = [a.to(device) for a in arguments]
-    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    assert_same(compiled(*arguments), sample(*arguments))
-
-
-def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Flat clouds, offsets and starts of three batches whose sizes all differ."""
-    generator = torch.Generator().manual_seed(0)
-    for sizes in ([12, 28, 7, 9, 8], [30, 9, 21, 8, 7, 11], [8, 9, 10, 60]):
-        offsets = torch.tensor([0, *sizes]).cumsum(0)
-        xyz = torch.randn(int(offsets[-1]), 3, generator=generator)
-        yield xyz.to(device), offsets.to(device), torch.arange(len(sizes)).to(device)
-
-
-def test_tensor_offsets(device: torch.device) -> None:
-    def sample(xyz: Tensor, offsets: Tensor, start: Tensor) -> tuple[Tensor, ...]:
-        rows, radii = farthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
-        return rows, radii, farthest_point_sample_ragged(xyz, offsets, 7, start=start)
-
-    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
-    for arguments in batches(device):
-        assert_same(compiled(*arguments), sample(*arguments))
-    assert counter.frame_count == 1
-
-
-def test_samples_in_a_tensor_where_scalars_are_captured(device: torch.device) -> None:
-    def sample(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
-        return pointops.furthestsampling(xyz, offset, new_offset)
-
-    compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend="aot_eager")
-    with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        for xyz, offsets, start in batches(device):
-            arguments = xyz, offsets[1:].int(), (start + 2).cumsum(0).int()
-            assert torch.equal(compiled(*arguments), sample(*arguments))
-
-
-def test_pointops_knn_query(device: torch.device) -> None:
-    def search(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> tuple[Tensor, ...]:
-        near = pointops.knn_query(11, xyz, offset)
-        queries = xyz[: xyz.size(0) // 2] * 0.9
-        return *near, *pointops.knn_query(3, xyz, offset, queries, new_offset)
-
-    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(search, fullgraph=True, dynamic=True, backend=counter)
-    frames = []
-    for xyz, offsets, start in batches(device):
-        new_offset = (start + 1).clamp(max=3)
-        new_offset[-1] = len(xyz) // 2
-        arguments = xyz, offsets[1:].int(), new_offset
-        assert_same(compiled(*arguments), search(*arguments))
-        frames.append(counter.frame_count)
-    assert frames[0] == frames[-1]
-
-
 def test_wrong_tensors_are_errors_of_the_op() -> None:
-    xyz, offsets, start = next(batches(torch.device("cpu")))
+    xyz, offsets, start = torch.rand(64, 3), torch.tensor([0, 12, 40, 64]), torch.arange(3)
     compiled = torch.compile(farthest_point_sample_ragged, fullgraph=True, backend="aot_eager")
     with pytest.raises(
         ValueError, match="num_samples: expected 1 to 12, the points of cloud 0, got 13"
@@ -195,4 +127,81 @@ def test_points_that_are_not_finite_are_asserted_against(nonfinite: str) -> None
         compiled(cloud)
 
 
-ops = torch.ops.farpoint
+# torch warns of itself while it copies a program.
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+FREE = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) * 2
+
+
+class Model(nn.Module):
+    """Every op of the table."""
+
+    def forward(self, xyz: Tensor, features: Tensor) -> tuple[Tensor, ...]:
+        rows, distances = farpoint_ops.farthest_point_sample(xyz, 6, start=1, return_distances=True)
+        centers = farpoint_ops.gather_points(xyz.mT.contiguous(), rows).mT.contiguous()
+        near, squared = farpoint_ops.knn(xyz, centers, 4)
+        inside, counts = farpoint_ops.ball_query(xyz, centers, 0.4, 5, min_radius=0.1)
+        sample, _ = farpoint_ops.nearest_sample(xyz, centers)
+        channels = features.mT.contiguous()
+        pooled = farpoint_ops.group_points(channels, inside).amax(-1)
+        back, back_squared = farpoint_ops.knn(centers, xyz, 3)
+        spread = farpoint_ops.interpolate(pooled, back, torch.softmax(-back_squared, -1))
+        sizes = farpoint_ops.count_points(sample, 6)
+        return rows, distances, near, squared, inside, counts, sample, sizes, spread
+
+
+def inputs(clouds: int, points: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(points)
+    xyz = torch.rand(clouds, points, 3, generator=generator)
+    return xyz, torch.rand(clouds, points, 2, generator=generator)
+
+
+def decomposed(shapes: object) -> torch.export.ExportedProgram:
+    program = torch.export.export(Model(), inputs(2, 60), dynamic_shapes=shapes)
+    return program.run_decompositions(decompositions())
+
+
+def check(got, expected):
+    for ours, theirs in zip(got, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert np.allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("shapes", [None, FREE], ids=["fixed", "free"])
+def test_a_decomposed_program_has_no_op_of_ours_and_their_answers(shapes):
+    program = decomposed(shapes)
+    assert "farpoint" not in str(program.graph)
+    for given in [inputs(2, 60)] + [inputs(3, 91)] * (shapes is not None):
+        check(program.module()(*given), Model()(*given))
+
+
+def test_coincident_points_are_sampled_once_each():
+    xyz = torch.zeros(1, 5, 3)
+    table = decompositions()
+    rows, _ = table[torch.ops.farpoint.furthest_point_sample.default](xyz, 5)
+    assert sorted(rows[0].tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_what_the_table_does_not_have_is_named():
+    table = decompositions()
+    xyz, _ = inputs(1, 9)
+    op = torch.ops.farpoint
+    for named, call in {
+        "lengths": lambda: table[op.knn.default](xyz, xyz, 2, torch.tensor([5])),
+        "k": lambda: table[op.knn.default](xyz, xyz, 10),
+        "radius": lambda: table[op.furthest_point_sample.default](xyz, 2, radius=torch.ones(1)),
+    }.items():
+        with pytest.raises(NotImplementedError, match=f"^{named}: expected None"):
+            call()
+
+
+def test_onnxruntime_has_the_answers_of_the_ops():
+    pytest.importorskip("onnxscript", reason="torch.onnx needs it")
+    runtime = pytest.importorskip("onnxruntime", reason="it runs the graph")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.onnx.export(decomposed(FREE), dynamo=True, verbose=False).model_proto
+    session = runtime.InferenceSession(model.SerializeToString())
+    given = inputs(3, 91)
+    names = [each.name for each in session.get_inputs()]
+    got = session.run(None, {name: t.numpy() for name, t in zip(names, given, strict=True)})
+    check(map(torch.from_numpy, got), Model()(*given))

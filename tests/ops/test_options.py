@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.support import calls
 from tests.support.calls import Arguments, Call, Inputs
-from tests.support.pages import ROOT
+from tests.support.repository import ROOT
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

@@ -10,7 +10,7 @@ from tests.softgpu.conftest import ROOT
 LIBRARY = ROOT / "build" / "softgpu" / "packages" / "farpoint_ops" / "lib" / "libfarpoint_cuda.so"
 PROGRAM = """
 import farpoint_ops, numpy as np
-from tests.support.awkward_clouds import coincident, duplicates, lattice, uniform, with_holes
+from tests.support.clouds import coincident, duplicates, lattice, uniform, with_holes
 def check(cloud, m, tree):
     xyz = torch.from_numpy(cloud)[None]
     for wanted in (True, False):

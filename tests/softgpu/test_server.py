@@ -118,12 +118,8 @@ def test_callers_that_leave_a_slow_device_spoil_no_other_answer(start, findings)
     assert not findings.exists()
 
 
-@pytest.mark.parametrize("expandable", [False, True])
 @pytest.mark.parametrize("every", [2, 3, 7])
-def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(
-    start, control, every, expandable, monkeypatch
-):
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", f"expandable_segments:{expandable}")
+def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(start, control, every):
     server = start("--memory-idle-s", "1")
     sizes = [RANDOM.random((n, 3), np.float32) for n in (500, 40_000, 900, 120_000) * 4]
     control.write_text(f"MALLOC_FAILS_EVERY {every}\n")

@@ -1,8 +1,14 @@
-"""Chromium with the page of a server, driven by ChromeDriver."""
+"""Chromium with the page of a server, driven by ChromeDriver.
+
+    python -m tests.web.browser
+
+writes docs/images/page_*.png, pictures of the page.
+"""
 
 import base64
 import io
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from tests.support.servers.server_process import wait_until
+from tests.support.servers.server_process import RunningServer, wait_until
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
@@ -169,3 +175,33 @@ class Page:
 
 def _complete(path: Path) -> bool:
     return path.suffix != ".crdownload" and path.stat().st_size > 0
+
+
+IMAGES = Path("docs") / "images"
+
+
+def main() -> None:
+    server = RunningServer("--http-listen", "127.0.0.1:0")
+    address = server.ready["http_address"]
+    with tempfile.TemporaryDirectory() as folder:
+        page = Page(Path(folder), size=(1440, 900))
+        try:
+            _draw(page, address)
+        finally:
+            page.close()
+            server.stop()
+
+
+def _draw(page: Page, address: str) -> None:
+    page.set_theme(dark=True)
+    for name, fragment in (("page_dark", ""), ("page_compare", "compare=random")):
+        page.open_idle(address, fragment)
+        page.wait_for("!document.getElementById('legend').hidden")
+        # Later than the last frame, which has every point.
+        page.wait_for("new Promise((done) => setTimeout(() => done(true), 1000))")
+        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        picture.save(IMAGES / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

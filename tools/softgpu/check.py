@@ -73,12 +73,12 @@ QUICK_TESTS = (
     "or (planted_fault_is_found and load) or (every_tree and lattice) "
     "or (edges and not 70001 and not 327 and uniform)"
 )
-MEMORY = "test_memory and not nothing_ and not policy or locked_once or two_batches"
+MEMORY = "test_memory and not nothing_ and not expandable or locked_once or two_batches"
 OPS = "cuda and not inductor and not test_load"
 KERNELS = "not large and not 70001 and not 327"
 QUICK = Stage(
     "quick",
-    (*PYTEST, "tests/ops/cuda", "tests/softgpu/test_sanitizer.py", "-k", QUICK_TESTS),
+    (*PYTEST, "tests/ops/cuda", "tests/softgpu/test_runtime.py", "-k", QUICK_TESTS),
     SMALL,
     may_find=UNUSED,
 )

@@ -131,6 +131,6 @@ def build(torch: Path, cuda: Path, folder: Path, target: Path) -> None:
     for name, names in known.items():
         if name != "libcuda.so.1" and not (target / name).exists():
             build_stand_in(name, names, runtime, folder, target)
-    for source, name in (("libcuda.c", "libcuda.so.1"), ("libnvml.c", "libnvidia-ml.so.1")):
-        command = ["gcc", "-shared", "-fPIC", HERE / source, runtime, "-Wl,-rpath,$ORIGIN"]
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        command = ["gcc", "-shared", "-fPIC", HERE / "drivers.c", runtime, "-Wl,-rpath,$ORIGIN"]
         subprocess.run([*command, f"-Wl,-soname,{name}", "-o", target / name], check=True)

@@ -158,14 +158,6 @@ def test_a_pipe_gets_the_whole_file(sample, tmp_path):
     assert (tmp_path / "a.csv").is_fifo()
 
 
-def test_attributes_that_a_format_does_not_hold_are_named(sample, tmp_path):
-    source = cloud_file("simple.las")
-    result = sample(source, "-m", 5, "-o", tmp_path / "a.npy")
-    assert "; left out: intensity, return_number, " in result.stdout
-    result = sample(source, "-m", 5, "-o", tmp_path / "a.npy", "--json")
-    assert "intensity" in json.loads(result.stdout)["notes"][-1]
-
-
 def test_names_of_files_are_any_bytes(tmp_path):
     path = os.fsencode(tmp_path) + b"/\xff.csv"
     Path(os.fsdecode(path)).write_text("1,2,3\n")

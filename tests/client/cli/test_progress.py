@@ -83,14 +83,6 @@ def test_several_files_are_counted_with_rate_and_time_left(command, tiles, tmp_p
     assert re.search(r"\b7/7 \[\d\d:\d\d<00:00, .*(file/s|s/file)\]", shown)
 
 
-def test_lines_and_the_bar_share_a_terminal(command, tiles, tmp_path):
-    words = (tiles, "-m", 3, "-o", tmp_path / "out")
-    shown = command(*words, terminal=("stdout", "stderr"))[2]
-    lines = re.split(r"[\r\n]+", shown)
-    assert sum(line.startswith(str(tiles)) and "3 of 40 points" in line for line in lines) == 7
-    assert any("7/7" in line for line in lines)
-
-
 def test_an_upload_is_counted_in_bytes(command, server, large, tmp_path):
     server.message_bytes = 1 << 20
     words = (large, "-m", 2, "-o", tmp_path / "a.npy")

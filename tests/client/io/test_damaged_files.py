@@ -1,4 +1,6 @@
-"""An invalid file is an error that names it, never a smaller cloud."""
+"""A damaged file, or a header that lies, is an error that names the file, never a smaller cloud."""
+
+import struct
 
 import numpy as np
 import pytest
@@ -101,13 +103,6 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
     assert isinstance(raised.value, farpoint.CloudFileError)
 
 
-@pytest.mark.parametrize("shape", [(3,), (4, 2), (2, 2, 2, 3)])
-def test_arrays_of_other_shapes(tmp_path, shape):
-    np.save(tmp_path / "a.npy", np.zeros(shape))
-    with pytest.raises(farpoint.CloudFileError, match="expected shape"):
-        read_cloud(tmp_path / "a.npy")
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -136,3 +131,96 @@ def test_a_format_that_cannot_hold_the_cloud(tmp_path):
     }.items():
         with pytest.raises(farpoint.CloudFileError, match=message):
             write_subset(tmp_path / name, cloud, np.array([0]))
+
+
+laspy = pytest.importorskip("laspy")
+
+ROWS = np.array([700, 3, 999, 0, 512])
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("autzen_trim_part.laz", "foot"),
+        ("epsg_4326_part.las", "degree"),
+        ("fullwave_pf10.laz", "metre"),
+        ("image_lattice_part.las", "degree"),
+        ("simple.las", None),
+    ],
+)
+def test_units(name, unit):
+    assert read_cloud(cloud_file(name)).unit == unit
+
+
+def test_a_name_of_copc_is_refused(tmp_path):
+    with pytest.raises(farpoint.CloudFileError, match="COPC is read but not written"):
+        write_subset(tmp_path / "a.copc.laz", read_cloud(cloud_file("simple.las")), ROWS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def patched(name, *changes):
+    data = bytearray(cloud_file(name).read_bytes())
+    for at, form, value in changes:
+        struct.pack_into(form, data, at, value)
+    return bytes(data)
+
+
+FEET = "plane_state_plane_feet.laz"
+LIES = {
+    "records": ("simple.las", [(100, "<I", 250_000_000)], "250000000 records announced"),
+    "points": ("simple.las", [(107, "<I", 4_000_000_000)], "4000000000 points of 34 bytes"),
+    "begin": ("simple.las", [(96, "<I", 1 << 31)], "points begin at 2147483648"),
+    "compressed points": (FEET, [(107, "<I", 4_000_000_000)], "announced in . chunks"),
+    "position of chunks": (FEET, [(878, "<q", 59_337)], "at 59337, the file has 59344"),
+    "chunks": (FEET, [(59_334, "<I", 1 << 31)], "2147483648 chunks announced"),
+    "extended": (
+        "image_lattice_part.las",
+        [(243, "<I", 1 << 30), (235, "<Q", 99)],
+        "extended records",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_a_header_that_lies_is_found_before_anything_is_read(tmp_path, case):
+    name, changes, message = LIES[case]
+    (tmp_path / f"a{name[-4:]}").write_bytes(patched(name, *changes))
+    with pytest.raises(farpoint.CloudFileError, match=message):
+        read_cloud(tmp_path / f"a{name[-4:]}")
+
+
+POINTS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
+
+
+def read(path, content: bytes | str):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_cloud(path)
+
+
+PLY_HEAD = "ply\nformat ascii 1.0\nelement vertex 6\n{}element face 3\n{}end_header\n"
+
+AXES = "".join(f"property float {axis}\n" for axis in "xyz")
+LIST = "property list uchar int vertex_indices\n"
+
+
+def test_a_ply_that_announces_more_than_it_holds(tmp_path):
+    head = PLY_HEAD.format(AXES, LIST).replace("ascii", "binary_little_endian")
+    with pytest.raises(farpoint.CloudFileError, match="9999999999 of vertex announced"):
+        read(tmp_path / "a.ply", head.replace("vertex 6", "vertex 9999999999"))
+
+
+def test_pcd_padded_to_a_page(tmp_path):
+    head = b"FIELDS x y z\nPOINTS 6\nDATA binary\n"
+    cloud = read(tmp_path / "a.pcd", head + POINTS.tobytes() + bytes(4096))
+    assert np.array_equal(cloud.points, POINTS)
+
+
+def test_compressed_pcd_without_the_padding_that_its_header_names(tmp_path):
+    plain = POINTS.T.tobytes()
+    parts = [plain[at : at + 32] for at in range(0, len(plain), 32)]
+    packed = b"".join(bytes([len(part) - 1]) + part for part in parts)  # nothing repeats
+    head = b"FIELDS x y _ z\nSIZE 4 4 1 4\nTYPE F F U F\nCOUNT 1 1 4 1\nPOINTS 6\n"
+    sizes = struct.pack("<2I", len(packed), len(plain))
+    cloud = read(tmp_path / "a.pcd", head + b"DATA binary_compressed\n" + sizes + packed)
+    assert np.array_equal(cloud.points, POINTS)
+    assert not cloud.attributes

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.support.robots import columns_of, ros_message
+from tests.support.messages import columns_of, ros_message
 
 import farpoint
 from farpoint.io import read_cloud, write_subset

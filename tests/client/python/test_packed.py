@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.robots import columns_of, foxglove_message, ros_message
+from tests.support.messages import columns_of, foxglove_message, ros_message
 
 import farpoint
 from farpoint import PackedCloud, PackedField

@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+
 from benchmarks.soak import callers
 from benchmarks.soak.callers import Caller
 from benchmarks.soak.cases import Cases
 from benchmarks.soak.samples import sample_case
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally, judge_by_log
-
 from farpoint.v1 import sampling_pb2 as pb
 
 CASE = sample_case([np.random.default_rng(0).random((50, 3), np.float32)], 5, [0])

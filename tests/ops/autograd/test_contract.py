@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
-from tests.support.tensors import random
+from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make, random
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -247,12 +246,6 @@ def test_compiled_autograd(device: torch.device, case: Case) -> None:
     with torch._dynamo.compiled_autograd._enable(compiler):
         actual = gradients(case, case.with_gradients(Make(device)))
     assert_equal(actual, expected)
-
-
-def test_autocast_changes_neither_values_nor_dtypes(device: torch.device, case: Case) -> None:
-    expected = gradients(case, case.with_gradients(Make(device)))
-    with torch.autocast(device.type, dtype=torch.bfloat16):
-        assert_equal(gradients(case, case.with_gradients(Make(device))), expected)
 
 
 @contextlib.contextmanager

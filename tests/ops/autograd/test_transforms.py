@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
+from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.support.awkward_clouds import (
+from tests.support.clouds import (
     SHAPES,
     Cloud,
     coincident,
@@ -20,7 +20,7 @@ from tests.support.awkward_clouds import (
     uniform,
     with_holes,
 )
-from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Make
+from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Make
 from torch import Tensor
 
 import farpoint_ops

@@ -178,13 +178,6 @@ def test_equal_clouds_with_attributes_are_parsed():
     assert decoded.rows["attributes"].tolist() == COLORS.tolist()
 
 
-def test_attributes_of_another_shape_are_named():
-    made = infer(CLOUD, COLORS[:, :2])
-    with pytest.raises(InvalidRequestError, match=r"\(6, 3\), a row for each point") as caught:
-        exported.parse_exported_request(whole(made), manifest_of(COLORED), LIMITS)
-    assert caught.value.field == "inputs[attributes].shape"
-
-
 # Of two clouds of three points one is kept.
 EVEN = StageOutput(
     lengths=np.array([1, 1]),

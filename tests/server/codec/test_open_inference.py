@@ -14,7 +14,6 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError
 from farpoint_server.kinds.sample import Samples
-from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -191,27 +190,6 @@ def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, r
     limits = RequestLimits(message_bytes=1 << 20, points=3000, clouds=4)
     parsed = fps.parse_fps_request(read_infer_message(raw), limits)
     assert parsed.points.array().tolist() == points.tolist()
-
-
-def test_metadata_lists_inputs_and_outputs():
-    described = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
-    assert (described.name, list(described.versions), described.platform) == (
-        "fps",
-        ["1"],
-        "farpoint",
-    )
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
-        ("points", "FP32", [-1, 3]),
-        ("sample_count", "INT64", [1]),
-        ("features", "FP32", [-1, -1]),
-        ("start", "INT64", [1]),
-    ]
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
-        ("indices", "INT32", [-1]),
-        ("distances", "FP32", [-1]),
-        ("points", "FP32", [-1, 3]),
-        ("features", "FP32", [-1, -1]),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from tests.support.memory.objects import MemoryObjects
+from tests.support.messages import MemoryObjects
 
 from farpoint.v1 import packed_cloud_pb2, shared_memory_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb

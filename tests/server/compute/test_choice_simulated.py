@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.compute.virtual_time import VirtualTimeLoop, run_in_virtual_time
+from tests.support.compute.scheduling import VirtualTimeLoop, run_in_virtual_time
 
 from farpoint_server.compute.cpu import MANY_CORES_NS
 from farpoint_server.compute.placement import Placement

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.support.compute.fake_device import FakeDevice
 from tests.support.compute.scheduling import WatchedWork, batch_of, clouds_of, until
-from tests.support.memory.fake_allocator import MIB, FakeAllocator
+from tests.support.memory.simulation import MIB, FakeAllocator
 
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine

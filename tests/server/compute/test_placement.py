@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.support.compute.scheduling import MS, Clock, GatedEngine, settle
-from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.memory.simulation import FakeAllocator
 
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.compute import Compute

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.support.compute.fake_device import FakeDevice
 from tests.support.compute.scheduling import until
-from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.memory.simulation import FakeAllocator
 from torch import Tensor
 
 from farpoint_models import DensityEncoder, EncoderConfig

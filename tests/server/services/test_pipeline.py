@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from tests.support.compute.scheduling import until
-from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.memory.simulation import FakeAllocator
 from tests.support.messages import sample_request
 from tests.support.rpc import CallContext
 

@@ -24,17 +24,13 @@ struct Freed {
 std::vector<Freed>& freed = *new std::vector<Freed>;
 uint64_t calls = 0;
 
-}  // namespace
-
-bool injected_failure() {
+bool injected_failure() {  // SOFTGPU_MALLOC_FAILS_EVERY
   const long every = setting("MALLOC_FAILS_EVERY", 0);
   static long asked = 0;
   if (every == 0 || ++asked % every != 0) return false;
   count("cudaMalloc refused on purpose");
   return true;
 }
-
-namespace {
 
 std::string place(uintptr_t address, size_t bytes) {
   char text[80];
@@ -70,13 +66,13 @@ uint64_t next_number() {
   return ++calls;
 }
 
+namespace {
+
 unsigned char* reserve_pages(size_t size, int protection) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const memory = mmap(nullptr, size, protection, kFlags, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<unsigned char*>(memory);
 }
-
-namespace {
 
 cudaError_t allocate_device(void** out, size_t size) {
   const Lock held(big);

@@ -40,8 +40,6 @@ struct Allocation {
 extern std::map<uintptr_t, Allocation>& allocations;  // by their begin
 uint64_t next_number();                               // of a call
 
-bool injected_failure();  // of an allocation: SOFTGPU_MALLOC_FAILS_EVERY
-
 // The allocation that holds the address; null if there is none. Under `big`.
 Allocation* find_allocation(uintptr_t address);
 // Why a piece of work may not touch these bytes of a device's memory; empty if it may.
@@ -57,7 +55,6 @@ void watch_faults();
 // Runs work on a stream's thread; why it faulted, or an empty string.
 std::string run_guarded(const std::function<void()>& run);
 
-unsigned char* reserve_pages(size_t size, int protection);
 void report_leaks();
 
 }  // namespace softgpu

@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from tests.support.memory.fake_allocator import MIB, FakeAllocator
-from tests.support.memory.simulation import Clock
+from tests.support.memory.simulation import MIB, Clock, FakeAllocator
 
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import manager_of

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.memory.fake_allocator import MIB
-from tests.support.memory.simulation import GIB, Request, Simulation, Tensor
+from tests.support.memory.simulation import GIB, MIB, Request, Simulation, Tensor
 
 from farpoint_server.compute.memory.policy import Thresholds
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.datastructures import Headers
-from tests.support.servers.asgi import AsgiCaller
+from tests.support.rpc import AsgiCaller
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.admission import Admission

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 from starlette.responses import PlainTextResponse
-from tests.support.servers.asgi import ask
+from tests.support.rpc import ask
 
 from farpoint_server.transport.http.origins import ALLOWED, EXPOSED, guard
 from farpoint_server.transport.http.page import SECURITY, PageApp

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
-from tests.support.servers.asgi import AsgiCaller, ask
+from tests.support.rpc import AsgiCaller, ask
 
 from farpoint_server import request_context
 from farpoint_server.codec import json_form

@@ -1,10 +1,7 @@
-// Entry points of the driver that torch asks the runtime for: contexts, and the virtual memory of
-// expandable segments.
+// Entry points of the driver that torch asks the runtime for. Those of virtual memory, which
+// expandable segments take, refuse by their name.
 #include <cuda.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -17,20 +14,6 @@ extern "C" int softgpu_missing(const char* name);
 
 namespace {
 
-constexpr size_t kLarge = 2 << 20;
-
-struct Physical {
-  size_t size;
-  int device;
-  int file;
-  int users = 1;
-};
-struct Mapped {
-  Physical* memory;
-  size_t size;
-};
-std::map<uintptr_t, Mapped>& mapped = *new std::map<uintptr_t, Mapped>;
-
 CUresult context_state(CUdevice, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;
@@ -42,94 +25,6 @@ CUresult log_no_more(void*) { return CUDA_SUCCESS; }
 
 CUresult error_text(CUresult error, const char** text) {
   *text = cudaGetErrorString(static_cast<cudaError_t>(error));
-  return CUDA_SUCCESS;
-}
-
-CUresult reserve(CUdeviceptr* pointer, size_t size, size_t, CUdeviceptr, unsigned long long) {
-  const Lock held(big);
-  unsigned char* const view = reserve_pages(size, PROT_NONE);
-  unsigned char* const alias = reserve_pages(size, PROT_NONE);
-  if (!view || !alias) return CUDA_ERROR_OUT_OF_MEMORY;
-  *pointer = reinterpret_cast<CUdeviceptr>(view);
-  allocations[*pointer] = {*pointer, size, alias, Kind::kDevice, current_device, 0, true, {}, {}};
-  return CUDA_SUCCESS;
-}
-
-CUresult unreserve(CUdeviceptr pointer, size_t size) {
-  const Lock held(big);
-  const auto found = allocations.find(pointer);
-  if (found == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap(found->second.alias, size);
-  allocations.erase(found);
-  return CUDA_SUCCESS;
-}
-
-CUresult create(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* what,
-                unsigned long long) {
-  if (const cudaError_t error = enter()) return static_cast<CUresult>(error);
-  const Lock held(big);
-  Device& device = devices[what->location.id];
-  if (injected_failure()) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (size > free_bytes(device)) {
-    count("cuMemCreate out of memory");
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const int file = memfd_create("softgpu", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  device.used += size;
-  count("cuMemCreate");
-  *handle = reinterpret_cast<CUmemGenericAllocationHandle>(
-      new Physical{size, device.index, file});
-  return CUDA_SUCCESS;
-}
-
-void drop(Physical* memory) {
-  if (--memory->users > 0) return;
-  devices[memory->device].used -= memory->size;
-  close(memory->file);
-  count("cuMemRelease");
-  delete memory;
-}
-
-CUresult release(CUmemGenericAllocationHandle handle) {
-  const Lock held(big);
-  drop(reinterpret_cast<Physical*>(handle));
-  return CUDA_SUCCESS;
-}
-
-CUresult map(CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-             unsigned long long) {
-  const Lock held(big);
-  Allocation* const range = find_allocation(pointer);
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
-  auto* const memory = reinterpret_cast<Physical*>(handle);
-  constexpr int kBoth = PROT_READ | PROT_WRITE;
-  void* const at = mmap(range->alias_of(pointer), size, kBoth, MAP_SHARED | MAP_FIXED, memory->file,
-                        static_cast<off_t>(offset));
-  if (at == MAP_FAILED) return CUDA_ERROR_UNKNOWN;
-  ++memory->users;
-  range->device = memory->device;
-  mapped[pointer] = {memory, size};
-  return CUDA_SUCCESS;
-}
-
-CUresult set_access(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return CUDA_SUCCESS; }
-
-// The driver does not promise to wait; work at these pages would fault.
-CUresult unmap(CUdeviceptr pointer, size_t size) {
-  for (const Device& device : devices) synchronize_device(device.index);
-  const Lock held(big);
-  Allocation* const range = find_allocation(pointer);
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
-  auto next = mapped.lower_bound(pointer);
-  while (next != mapped.end() && next->first < pointer + size) {
-    drop(next->second.memory);
-    next = mapped.erase(next);
-  }
-  forget_accesses(pointer, size);
-  mmap(range->alias_of(pointer), size, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  count("cuMemUnmap");
   return CUDA_SUCCESS;
 }
 
@@ -168,13 +63,6 @@ const Entry kEntries[] = {
     entry("cuGetErrorString", error_text),
     entry("cuLogsRegisterCallback", log_to),
     entry("cuLogsUnregisterCallback", log_no_more),
-    entry("cuMemAddressReserve", reserve),
-    entry("cuMemAddressFree", unreserve),
-    entry("cuMemCreate", create),
-    entry("cuMemRelease", release),
-    entry("cuMemMap", map),
-    entry("cuMemSetAccess", set_access),
-    entry("cuMemUnmap", unmap),
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.servers.server_process import DEVICE, RunningServer
 
 import farpoint
+from farpoint.inference import open_inference_pb2, open_inference_pb2_grpc
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 
 RANDOM = np.random.default_rng(41)
@@ -43,7 +44,7 @@ def encoders(folder) -> dict[str, DensityEncoder]:
     """Two of random weights, each in the file of its name."""
     return {
         "tiny": write_encoder(folder / "tiny.safetensors", 1),
-        "colored": write_encoder(folder / "colored.safetensors", 2, attributes=3, rates=(0.1,)),
+        "colored": write_encoder(folder / "colored.safetensors", 2, attributes=3),
     }
 
 
@@ -93,12 +94,12 @@ def test_features_are_those_of_the_model(client, encoders):
 
 def test_a_model_may_take_attributes(client, encoders):
     rgb = RANDOM.random((1000, 3), np.float32)
-    (stage,) = client.encode(CLOUD, model="colored", attributes=rgb).stages
+    stage = client.encode(CLOUD, model="colored", attributes=rgb).stages[0]
     np.testing.assert_allclose(
         stage.features, features(encoders["colored"], CLOUD, rgb)[0], rtol=1e-4, atol=1e-5
     )
     named = {"r": rgb[:, 0], "gb": rgb[:, 1:]}
-    (same,) = client.encode(CLOUD, model="colored", attributes=named).stages
+    same = client.encode(CLOUD, model="colored", attributes=named).stages[0]
     np.testing.assert_allclose(same.features, stage.features, **TOLERANCE)
 
 
@@ -196,3 +197,44 @@ async def test_the_async_client_does_the_same(server):
         encoding = await client.encode(CLOUD, model="tiny")
         assert encoding.stages[-1].counts.sum() == len(CLOUD)
         assert SHIPPED in [model.name for model in await client.list_models()]
+
+
+CLOUDS, COLORS = RANDOM.random((2, 2, 300, 3), np.float32)
+STAGE = ("indices", "features", "counts", "mean_distances")
+
+
+@pytest.fixture(scope="module")
+def inference(channel):
+    return open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def outputs(response):
+    types = {"INT32": "<i4", "INT64": "<i8", "FP32": "<f4"}
+    return {
+        tensor.name: np.frombuffer(data, types[tensor.datatype]).reshape(tensor.shape)
+        for tensor, data in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+
+
+def encode_request(points, colors):
+    made = open_inference_pb2.ModelInferRequest(model_name="colored", id="the-id")
+    for name, array in (("points", points), ("attributes", colors)):
+        made.inputs.add(name=name, datatype="FP32", shape=array.shape)
+        made.raw_input_contents.append(array.tobytes())
+    return made
+
+
+@pytest.mark.parametrize("one", [False, True], ids=["batch", "one cloud"])
+def test_over_open_inference_the_stages_are_those_of_encode(inference, client, one):
+    points, colors = (CLOUDS[0], COLORS[0]) if one else (CLOUDS, COLORS)
+    response = inference.ModelInfer(encode_request(points, colors))
+    assert (response.model_name, response.id) == ("colored", "the-id")
+    answer = outputs(response)
+    assert list(answer) == [f"{kind}_{i}" for i in (0, 1) for kind in ("lengths", *STAGE)]
+    encodings = client.encode(points, model="colored", attributes=colors if one else list(colors))
+    for i in (0, 1):
+        for kind in STAGE:
+            each = [getattr(e.stages[i], kind) for e in ([encodings] if one else encodings)]
+            expected = each[0] if one else each
+            np.testing.assert_allclose(answer[f"{kind}_{i}"], expected, **TOLERANCE)
+        assert (answer[f"lengths_{i}"] == answer[f"indices_{i}"].shape[-1]).all()

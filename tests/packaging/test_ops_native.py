@@ -1,12 +1,18 @@
-"""The choice of CUDA kernels and architectures in a build of farpoint-ops (FARPOINT_CUDA)."""
+"""Choice of CUDA in a build of farpoint-ops, and what Python, bindings and kernels share."""
 
+import ctypes
 import importlib
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+from farpoint_server.codec.raw_sample import SampleRequest
+from farpoint_server.compute.transfer.library import SampleBatch
+
 NVCC = Path("/toolkit/bin/nvcc")
 
 
@@ -91,3 +97,56 @@ def test_a_build_for_this_machine_is_for_its_gpus(
         "-gencode=arch=compute_120,code=sm_120",
         "-gencode=arch=compute_120,code=compute_120",
     ]
+
+
+TYPES = {
+    "int64_t": ctypes.c_int64,
+    "int32_t": ctypes.c_int32,
+    "double": ctypes.c_double,
+    "float": ctypes.c_float,
+    "pointer": ctypes.c_void_p,
+}
+
+
+def fields_of(header: str, name: str) -> list[tuple[str, type]]:
+    """The fields of a struct and their types, as the header has them."""
+    code = re.sub(r"//.*", "", (ROOT / "csrc" / header).read_text())
+    (body,) = re.findall(rf"struct {name} {{(.*?)}};", code, re.DOTALL)
+    found = []
+    for declaration in filter(str.strip, body.split(";")):
+        kind, names = re.fullmatch(r"\s*(?:const )?(\w+)\s*(.*)", declaration, re.DOTALL).groups()
+        for each in re.split(r",\s*", names):
+            pointer, field, count = re.fullmatch(r"(\*?)\s*(\w+)(?:\[(\d+)\])?", each).groups()
+            made = TYPES["pointer" if pointer else kind]
+            found.append((field, made * int(count) if count else made))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("structure", "header", "name"),
+    [
+        (SampleRequest, "cpu/kernels/messages/sample_request.h", "farpoint_sample_request"),
+        (SampleBatch, "cuda/serving/sample_batch.h", "farpoint_sample_batch"),
+    ],
+    ids=["SampleRequest", "SampleBatch"],
+)
+def test_a_structure_has_the_fields_of_its_header(structure, header, name):
+    assert list(structure._fields_) == fields_of(header, name)
+
+
+CSRC = Path(__file__).resolve().parents[2] / "csrc"
+GLUE = [*CSRC.glob("cpu/*.*"), *CSRC.glob("cuda/**/*.cpp"), CSRC / "cuda/common/torch_glue.h"]
+KERNELS = [*CSRC.glob("cpu/kernels/**/*.cpp"), *CSRC.glob("cuda/**/*.cu")]
+INCLUDE = re.compile(r'^#include "((?:cpu/kernels|cuda)/[^"]+\.h)"', re.MULTILINE)
+
+
+def included(sources: Iterable[Path]) -> set[str]:
+    return {name for path in sources for name in INCLUDE.findall(path.read_text())}
+
+
+@pytest.mark.parametrize("name", sorted(included(GLUE) & included(KERNELS)))
+def test_what_a_binding_calls_is_exported(name: str) -> None:
+    text = (CSRC / name).read_text()
+    opened = "#pragma GCC visibility push(default)\nnamespace farpoint::" in text
+    assert opened, f"{name}: no `#pragma GCC visibility push(default)` before its namespace"
+    assert text.endswith("#pragma GCC visibility pop\n")

@@ -1,1 +1,0 @@
-"""Timing, point sets and machine facts that all benchmarks share."""

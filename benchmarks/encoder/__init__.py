@@ -1,1 +1,0 @@
-"""What the shipped features are worth: `python -m benchmarks.encoder`."""

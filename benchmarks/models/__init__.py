@@ -1,1 +1,0 @@
-"""Benchmark of a served program and the same program in other model servers; needs Linux."""

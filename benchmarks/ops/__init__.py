@@ -1,1 +1,0 @@
-"""Benchmarks of farpoint_ops and the encoder on the CPU."""

@@ -1,1 +1,0 @@
-"""Benchmarks of farpoint-server over gRPC; needs Linux (/proc, SIGSTOP)."""

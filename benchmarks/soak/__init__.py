@@ -1,1 +1,0 @@
-"""Soak test of the server: a mixed load with faults, every answer checked."""
