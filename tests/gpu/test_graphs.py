@@ -11,9 +11,9 @@ from farpoint_models import default_encoder
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.cuda import CudaEngine
-from farpoint_server.compute.graphs import USES
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import manager_of
+from farpoint_server.compute.transfer.graphs import USES
 from farpoint_server.kinds.batching import ModelInput
 from farpoint_server.kinds.encoder import as_flat, manifest_of
 from farpoint_server.kinds.model import LoadedModel, ModelWork

@@ -13,7 +13,7 @@ from farpoint_ops import farthest_point_sample, gather_points
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.cuda import CudaEngine
-from farpoint_server.compute.graphs import USES
+from farpoint_server.compute.transfer.graphs import USES
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.kinds.batching import ModelInput

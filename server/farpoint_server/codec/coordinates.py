@@ -11,7 +11,7 @@ from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView, check_range
-from farpoint_server.compute.work import Float32s, Float64s, Int64s
+from farpoint_server.compute.arrays import Float32s, Float64s, Int64s
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.method import Method, MethodClouds, MethodWork, VoxelGrid
 from farpoint_server.kinds.sample import Clouds, SampleWork

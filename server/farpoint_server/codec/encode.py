@@ -20,7 +20,8 @@ from farpoint_server.codec.tensors import (
     read_lengths,
 )
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.compute.work import Int64s, Outcome
+from farpoint_server.compute.arrays import Int64s
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.batching import ModelInput
 from farpoint_server.kinds.encoder import StageOutput, stages_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import voxel_grid_pb2
-from farpoint_server.compute.work import Float32s, Float64s, Int64s
+from farpoint_server.compute.arrays import Float32s, Float64s, Int64s
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.method import Method, RandomRows, VoxelGrid
 

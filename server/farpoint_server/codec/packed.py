@@ -11,7 +11,7 @@ from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType, w
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, type_name
 from farpoint_server.codec.wire import Buffer, tensor_chunks
-from farpoint_server.compute.work import Int32s
+from farpoint_server.compute.arrays import Int32s
 from farpoint_server.errors import InvalidRequestError, quoted
 
 PACKED = "packed_cloud"

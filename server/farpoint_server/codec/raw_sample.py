@@ -8,7 +8,8 @@ import numpy as np
 
 from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute.work import Array, Launch, Layout, Outcome, Work
+from farpoint_server.compute.arrays import Array, Layout
+from farpoint_server.compute.work import Launch, Outcome, Work
 from farpoint_server.kinds.sample import (
     POINT_NS,
     SAMPLE_NS,

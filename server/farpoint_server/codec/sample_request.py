@@ -32,7 +32,7 @@ from farpoint_server.codec.wire import (
     read_message,
 )
 from farpoint_server.codec.wire_limits import limits_of
-from farpoint_server.compute.work import Int64s
+from farpoint_server.compute.arrays import Int64s
 from farpoint_server.errors import InvalidRequestError, quoted
 from farpoint_server.kinds.method import Method, VoxelGrid
 

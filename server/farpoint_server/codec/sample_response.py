@@ -11,7 +11,8 @@ from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.compute.work import Int32s, Int64s, Outcome
+from farpoint_server.compute.arrays import Int32s, Int64s
+from farpoint_server.compute.work import Outcome
 from farpoint_server.kinds.method import MethodClouds
 from farpoint_server.kinds.sample import Clouds, Samples
 

@@ -12,7 +12,7 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.wire import Buffer, tensor_chunks
-from farpoint_server.compute.work import Int32s, Int64s
+from farpoint_server.compute.arrays import Int32s, Int64s
 from farpoint_server.errors import InvalidRequestError
 
 MAX_DIMENSIONS = 32

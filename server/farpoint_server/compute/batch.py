@@ -6,7 +6,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from farpoint_server.compute.work import Answer, Array, Int32s, Launch, Work, run_on_cpu
+from farpoint_server.compute.arrays import Array, Int32s
+from farpoint_server.compute.work import Answer, Launch, Work, run_on_cpu
 
 
 class Batch(Generic[Answer]):

@@ -8,7 +8,7 @@ import numpy as np
 
 from farpoint_models.programs import Manifest
 from farpoint_models.programs.calls import Cloud
-from farpoint_server.compute.work import Array, Int64s, halves, joined
+from farpoint_server.compute.arrays import Array, Int64s, halves, joined
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.program import Flat
-from farpoint_server.compute.work import Float32s, Int32s, Int64s
+from farpoint_server.compute.arrays import Float32s, Int32s, Int64s
 from farpoint_server.kinds.model import Outputs
 
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.

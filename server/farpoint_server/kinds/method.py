@@ -8,16 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
-from farpoint_server.compute.work import (
-    Array,
-    Float32s,
-    Float64s,
-    Int64s,
-    Joined,
-    Launch,
-    Work,
-    halves,
-)
+from farpoint_server.compute.arrays import Array, Float32s, Float64s, Int64s, halves
+from farpoint_server.compute.work import Joined, Launch, Work
 from farpoint_server.kinds.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN, Samples
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a

@@ -19,9 +19,10 @@ from farpoint_models.programs import Batching, Manifest, ProgramError, Role, Ten
 from farpoint_models.programs.calls import Cloud, arguments, calls, results
 from farpoint_models.programs.program import Flat
 from farpoint_models.programs.tensors import CLOUDS, ROWS
-from farpoint_server.compute.capturable import Axes, Capturable, GraphKernel
+from farpoint_server.compute.arrays import Array, Int64s, concatenated
 from farpoint_server.compute.memory.oom import is_out_of_memory, is_sticky
-from farpoint_server.compute.work import Array, Int64s, Joined, Launch, Work, concatenated
+from farpoint_server.compute.transfer.capturable import Axes, Capturable, GraphKernel
+from farpoint_server.compute.work import Joined, Launch, Work
 from farpoint_server.errors import InvalidRequestError, shortened
 from farpoint_server.kinds.batching import ModelInput, ModelOutput, merged, split
 

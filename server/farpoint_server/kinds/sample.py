@@ -10,24 +10,19 @@ import torch
 from torch import Tensor
 
 import farpoint_ops  # noqa: F401  registers the ops
-from farpoint_server.compute.transfer.library import SampleBatch, library
-from farpoint_server.compute.work import (
+from farpoint_server.compute.arrays import (
     Array,
     Float32s,
     Float64s,
     Int32s,
     Int64s,
-    Joined,
-    Launch,
     Layout,
-    Staged,
-    StreamKernel,
-    Work,
     concatenated,
     halves,
     joined,
-    run_on_cpu,
 )
+from farpoint_server.compute.transfer.library import SampleBatch, library
+from farpoint_server.compute.work import Joined, Launch, Staged, StreamKernel, Work, run_on_cpu
 
 # Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
 # the number of threads, for scans, surfaces and noise, alone or a thousand clouds at once.

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from farpoint_server.compute.arrays import Array, Int64s
 from farpoint_server.compute.remote.kinds import Models, Packed
 from farpoint_server.compute.remote.region import DamagedError
-from farpoint_server.compute.work import Array, Int64s, Work
+from farpoint_server.compute.work import Work
 from farpoint_server.kinds.batching import ModelInput, ModelOutput
 from farpoint_server.kinds.method import MethodClouds, MethodWork, RandomRows, VoxelGrid
 from farpoint_server.kinds.model import ModelWork

@@ -14,7 +14,8 @@ from farpoint_server.codec.raw_sample import RawSample
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.tensors import TensorView
-from farpoint_server.compute.work import Int64s, Outcome, Work
+from farpoint_server.compute.arrays import Int64s
+from farpoint_server.compute.work import Outcome, Work
 from farpoint_server.kinds.method import method_bytes
 from farpoint_server.kinds.model import Outputs
 from farpoint_server.kinds.sample import Samples, sample_bytes

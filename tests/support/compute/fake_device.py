@@ -17,8 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from farpoint_server.compute.graphs import Graphs
-from farpoint_server.compute.work import Arrangement, Array, Kernel, Layout, StreamKernel
+from farpoint_server.compute.arrays import Arrangement, Array, Layout
+from farpoint_server.compute.transfer.graphs import Graphs
+from farpoint_server.compute.work import Kernel, StreamKernel
 
 
 class Race(RuntimeError):  # noqa: N818

@@ -32,7 +32,8 @@ from farpoint_server.codec.open_inference.tensors import (
     rows_of,
 )
 from farpoint_server.codec.tensors import RequestLimits, TensorView
-from farpoint_server.compute.work import Int64s, Outcome
+from farpoint_server.compute.arrays import Int64s
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.batching import ModelInput
 from farpoint_server.kinds.model import Outputs

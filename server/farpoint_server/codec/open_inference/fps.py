@@ -25,7 +25,8 @@ from farpoint_server.codec.open_inference.tensors import (
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
 from farpoint_server.codec.tensors import RequestLimits, TensorView, check_range
-from farpoint_server.compute.work import Int64s, Outcome
+from farpoint_server.compute.arrays import Int64s
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, quoted
 from farpoint_server.kinds.sample import Samples
 

@@ -13,7 +13,8 @@ from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, POINT_D
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape
 from farpoint_server.codec.wire import Buffer, tensor_crc
-from farpoint_server.compute.work import Int64s, Outcome
+from farpoint_server.compute.arrays import Int64s
+from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
 
 VERSION = "1"

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import structlog
 
+from farpoint_server.compute.arrays import Array
 from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, write
-from farpoint_server.compute.work import Array
 from farpoint_server.errors import DeviceFailedError, ServiceError, pack_error, unpack_error
 
 # Bytes of the payload, number of the call, kind.

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from farpoint_server.compute.work import Array, Work
+from farpoint_server.compute.arrays import Array
+from farpoint_server.compute.work import Work
 
 Models: TypeAlias = Callable[[int], Any]
 """Gives a model by its number; None for one that the front end was not given."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_server.compute.work import Array, Shared, aligned
+from farpoint_server.compute.arrays import Array, Shared, aligned
 
 ALIGNMENT = 64
 # F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW of <linux/fcntl.h>: this file also loads on others.

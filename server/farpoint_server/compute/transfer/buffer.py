@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from farpoint_server.compute.work import ALIGNMENT
+from farpoint_server.compute.arrays import ALIGNMENT
 
 Memory = TypeVar("Memory")
 

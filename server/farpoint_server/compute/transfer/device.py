@@ -10,18 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.capturable import GraphKernel
-from farpoint_server.compute.graphs import Graphs
+from farpoint_server.compute.arrays import Arrangement, Array, Layout, aligned
+from farpoint_server.compute.transfer.capturable import GraphKernel
+from farpoint_server.compute.transfer.graphs import Graphs
 from farpoint_server.compute.transfer.library import library
-from farpoint_server.compute.work import (
-    Arrangement,
-    Array,
-    Kernel,
-    Layout,
-    Staged,
-    StreamKernel,
-    aligned,
-)
+from farpoint_server.compute.work import Kernel, Staged, StreamKernel
 
 
 @cache

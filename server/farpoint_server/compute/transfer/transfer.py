@@ -12,19 +12,12 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from farpoint_server.compute.graphs import Graphs
+from farpoint_server.compute.arrays import Arrangement, Array, aligned, lay_out
 from farpoint_server.compute.memory.oom import Aside
 from farpoint_server.compute.transfer.buffer import Buffer
 from farpoint_server.compute.transfer.device import Block, CudaDevice
-from farpoint_server.compute.work import (
-    Arrangement,
-    Array,
-    Kernel,
-    Launch,
-    StreamKernel,
-    aligned,
-    lay_out,
-)
+from farpoint_server.compute.transfer.graphs import Graphs
+from farpoint_server.compute.work import Kernel, Launch, StreamKernel
 
 # Pinned memory of a slot, at least: a batch that the event loop begins rarely needs more, which
 # the driver takes a millisecond to lock.

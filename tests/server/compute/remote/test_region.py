@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from farpoint_server.compute.arrays import Shared, joined
 from farpoint_server.compute.remote.region import (
     DamagedError,
     Region,
@@ -15,7 +16,6 @@ from farpoint_server.compute.remote.region import (
     specs_of,
     write,
 )
-from farpoint_server.compute.work import Shared, joined
 
 MIB = 1 << 20
 

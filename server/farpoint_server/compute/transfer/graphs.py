@@ -16,8 +16,8 @@ import structlog
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.capturable import Capturable, GraphKernel, Shapes, size_of
 from farpoint_server.compute.memory.oom import Aside, is_out_of_memory
+from farpoint_server.compute.transfer.capturable import Capturable, GraphKernel, Shapes, size_of
 
 # Calls of a model with the same shapes in a slot, after which they are captured. The first ones
 # load kernels and libraries, which no capture may.
