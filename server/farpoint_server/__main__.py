@@ -41,13 +41,15 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        # Late: torch takes a second to load, with the collector a tenth more; `serve` turns it on.
-        gc.disable()
+        gc.disable()  # torch takes a second to load, with the collector a tenth more
         if own.is_engine:
             from farpoint_server.app.engine import serve_engine as serve
         else:
             from farpoint_server.app.server import serve
-
+        # Objects of torch and other libraries stay: the collector need not traverse them again.
+        gc.collect()
+        gc.freeze()
+        gc.enable()
         complete = asyncio.run(serve(settings, own))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()

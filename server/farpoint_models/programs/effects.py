@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten: Any = torch.ops.aten
 _BATCH_NORM = aten.batch_norm.default
@@ -56,6 +55,9 @@ def mixing(exported: ExportedProgram) -> str | None:
 
 def waits(exported: ExportedProgram) -> bool:
     """Whether the host reads numbers that a call computes: sizes, branches, Python's numbers."""
+    # It loads sympy: half a second and 33 MB, which a server without programs does not need.
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
     return any(
         str(node.target) in _BRANCHES or free_unbacked_symbols(node.meta.get("val"))
         for node in _nodes(exported.graph_module)

@@ -1,7 +1,6 @@
 """The server: compute, transport and services; it serves until a signal, then drains."""
 
 import asyncio
-import gc
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,12 +8,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from prometheus_client import (
-    CollectorRegistry,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import generate_latest
 
 from farpoint_server.app.compute import lost_before_signal, make_compute, make_remote_compute
 from farpoint_server.app.owned import owned_by
@@ -34,7 +28,7 @@ from farpoint_server.errors import DeviceFailedError
 from farpoint_server.kinds.sample import SampleWork, one_point
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability.http import health_routes, metrics_route
-from farpoint_server.observability.metrics import CallMetrics, Instruments
+from farpoint_server.observability.metrics import CallMetrics, Instruments, new_registry
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.transport.grpc.health import Health
@@ -57,9 +51,7 @@ class App:
     def __init__(self, settings: Settings, slot: ProcessSlot = ProcessSlot()) -> None:  # noqa: B008
         self._settings, self._slot = settings, slot
         self._health = health = Health(health_names(settings))
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        self._registry = registry = new_registry()
         instruments = Instruments(registry)
         self.compute, self._engine = compute, engine = self._make_compute(instruments, slot)
         self._models = Registry(compute.engines, health)
@@ -181,10 +173,6 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     signals: asyncio.Queue[int] = asyncio.Queue()
     app = App(settings, slot)
     await _start(app, slot, signals)
-    # Objects of torch and other libraries stay: the collector need not traverse them again.
-    gc.collect()
-    gc.freeze()
-    gc.enable()
     reason = await lost_before_signal(app.compute, signals)
     if reason is not None:
         await app.answer_all(LOST_S, refuse=True)

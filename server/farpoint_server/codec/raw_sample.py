@@ -34,7 +34,6 @@ class SampleRequest(ctypes.Structure):
         ("start", ctypes.c_int64),
         ("data", ctypes.c_int64),
         ("response_bytes", ctypes.c_int64),
-        ("elapsed_ns", ctypes.c_int64),
         ("origin", ctypes.c_double * 3),
         ("radius", ctypes.c_float),
         ("is_float64", ctypes.c_int32),

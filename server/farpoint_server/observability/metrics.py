@@ -7,6 +7,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TypeAlias
 
+import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -84,6 +85,14 @@ class Histogram(Collector):
         for values, series in self._series.copy().items():
             family.add_metric(values, *series.read())
         yield family
+
+
+def new_registry() -> CollectorRegistry:
+    """The metrics of this process: its memory, cores and files."""
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
+    return registry
 
 
 class Instruments:

@@ -149,6 +149,8 @@ LIGHT = {
     "import farpoint_training.scenes": ("torch",),
     HELP: ("grpc", "numpy", "google.protobuf"),
     SAMPLE: (*HEAVY, "pandas", "trimesh", "open3d"),
+    "import farpoint_server.app.server, farpoint_server.app.engine": ("sympy",),
+    "import farpoint_server.processes.supervisor": ("torch",),
 }
 
 

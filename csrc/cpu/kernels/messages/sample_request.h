@@ -18,7 +18,6 @@ struct farpoint_sample_request {
   int64_t start;
   int64_t data;            // offset of the coordinates in the message
   int64_t response_bytes;  // at most
-  int64_t elapsed_ns;      // of farpoint_answer_sample_request, whatever came of it
   double origin[3];        // of float64, once its cloud is read: the first finite point, or zero
   float radius;            // negative for none
   int32_t is_float64;
