@@ -250,9 +250,9 @@ async def test_a_block_is_free_only_once_nothing_writes_to_it(held, monkeypatch)
         await is_whole(remote)
 
 
-async def test_callers_at_different_front_ends_take_turns(tmp_path):
-    """One queue: a caller with one call waits for two of a caller with many, not for all."""
-    sizes = range(400_000, 400_010)  # more than half of a turn
+async def test_callers_take_equal_turns_whichever_front_ends_they_call(tmp_path):
+    """One queue: a caller with calls at both front ends gets no more than one at the second."""
+    most, least = range(400_000, 400_014), range(400_100, 400_104)  # more than half of a turn each
     engine = GatedEngine()
     scheduler = DeviceScheduler(engine, 1)  # a batch for each call
     scheduler.start()
@@ -262,15 +262,20 @@ async def test_callers_at_different_front_ends_take_turns(tmp_path):
         front_end(tmp_path / "engine", 0) as first,
         front_end(tmp_path / "engine", 1) as second,
     ):
+        calls = [asyncio.ensure_future(first.run(cloud(50), None))]  # holds the engine
+        await until(lambda: engine.batches)
         request_context.caller.set("many")
-        calls = [asyncio.ensure_future(first.run(cloud(size), None)) for size in sizes]
-        await until(lambda: scheduler.waiting_requests == 9)
-        request_context.caller.set("one")
-        calls.append(asyncio.ensure_future(second.run(cloud(50), None)))
-        await until(lambda: scheduler.waiting_requests == 10)
+        calls += [
+            asyncio.ensure_future((first, second)[size % 2].run(cloud(size), None)) for size in most
+        ]
+        await until(lambda: scheduler.waiting_requests == len(most))
+        request_context.caller.set("few")
+        calls += [asyncio.ensure_future(second.run(cloud(size), None)) for size in least]
+        await until(lambda: scheduler.waiting_requests == len(calls) - 1)
         engine.gate.set()
         await asyncio.gather(*calls)
-    assert engine.batches.index([50]) <= 3
+    turns = [size in least for (size,) in engine.batches]
+    assert sum(turns[: 2 * len(least) + 2]) == len(least)
     server.stop()
     await scheduler.stop()
 
