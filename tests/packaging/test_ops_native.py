@@ -11,7 +11,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from farpoint_server.codec.raw_sample import SampleRequest
-from farpoint_server.compute.transfer.library import SampleBatch
+from farpoint_server.compute.transfer.library import SampleBatch, Upload
 
 NVCC = Path("/toolkit/bin/nvcc")
 
@@ -127,8 +127,9 @@ def fields_of(header: str, name: str) -> list[tuple[str, type]]:
     [
         (SampleRequest, "cpu/kernels/messages/sample_request.h", "farpoint_sample_request"),
         (SampleBatch, "cuda/serving/sample_batch.h", "farpoint_sample_batch"),
+        (Upload, "cuda/serving/sample_batch.h", "farpoint_upload"),
     ],
-    ids=["SampleRequest", "SampleBatch"],
+    ids=["SampleRequest", "SampleBatch", "Upload"],
 )
 def test_a_structure_has_the_fields_of_its_header(structure, header, name):
     assert list(structure._fields_) == fields_of(header, name)

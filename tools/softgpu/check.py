@@ -18,7 +18,8 @@ LOGS = BUILD / "logs"
 # The warnings of another torch than the checkout's are no failures.
 PYTEST = (
     *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"),
-    *("-o", "timeout=300", "--durations=8", "-n", "2"),
+    *("-o", "timeout=300", "--durations=8"),
+    *("-n", "2", "--dist", "loadgroup"),
 )
 # Faults that tests plant themselves: counted by those tests.
 PLANTED = re.compile(r" (injected|refused): ")
@@ -71,14 +72,15 @@ SMALL = (("SOFTGPU_PROCESSORS", "4"),)
 QUICK_TESTS = (
     "small_ops or small_scatters or every_kernel or (few_processors and lattice) "
     "or (planted_fault_is_found and load) or (every_tree and lattice) "
-    "or (edges and not 70001 and not 327 and uniform)"
+    "or (edges and not 70001 and not 327 and uniform) or calls_cuda or front_end_wrote"
 )
+QUICK_SOFTGPU = ("tests/softgpu/test_processes.py", "tests/softgpu/test_runtime.py")
 MEMORY = "test_memory and not nothing_ and not expandable or locked_once or two_batches"
 OPS = "cuda and not inductor and not test_load"
 KERNELS = "not large and not 70001 and not 327"
 QUICK = Stage(
     "quick",
-    (*PYTEST, "tests/ops/cuda", "tests/softgpu/test_runtime.py", "-k", QUICK_TESTS),
+    (*PYTEST, "tests/ops/cuda", *QUICK_SOFTGPU, "-k", QUICK_TESTS),
     SMALL,
     may_find=UNUSED,
 )

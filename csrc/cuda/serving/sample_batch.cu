@@ -39,17 +39,20 @@ FpsPlan plan_of(const farpoint_sample_batch& batch) {
 
 int start(const farpoint_sample_batch& batch) {
   const auto stream = static_cast<cudaStream_t>(batch.stream);
-  const size_t up = batch.source_bytes, down = batch.target_bytes;
   if (const int code = cudaSetDevice(batch.device)) return code;
-  if (const int code =
-          cudaMemcpyAsync(batch.memory, batch.source, up, cudaMemcpyHostToDevice, stream)) {
-    return code;
+  for (const farpoint_upload* up = batch.uploads; up < batch.uploads + batch.upload_count; ++up) {
+    char* const to = batch.memory + up->offset;
+    const auto bytes = static_cast<size_t>(up->bytes);
+    if (const int code = cudaMemcpyAsync(to, up->source, bytes, cudaMemcpyHostToDevice, stream)) {
+      return code;
+    }
   }
   char* const scratch = batch.memory + batch.scratch;
   if (const int code = fps(batch_of(batch), plan_of(batch), scratch, batch.device, batch.stream)) {
     return code;
   }
   const char* const outputs = batch.memory + batch.outputs;
+  const auto down = static_cast<size_t>(batch.target_bytes);
   return cudaMemcpyAsync(batch.target, outputs, down, cudaMemcpyDeviceToHost, stream);
 }
 
@@ -77,6 +80,16 @@ int32_t farpoint_wait(void* event, int64_t most_ns) {
     if (code != cudaErrorNotReady) return code;
     if (std::chrono::steady_clock::now() >= end) return -1;
   }
+}
+
+int32_t farpoint_pin(void* memory, int64_t bytes, int32_t device) {
+  if (const int code = cudaSetDevice(device)) return code;
+  return cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable);
+}
+
+int32_t farpoint_unpin(void* memory, int32_t device) {
+  if (const int code = cudaSetDevice(device)) return code;
+  return cudaHostUnregister(memory);
 }
 
 const char* farpoint_cuda_error(int32_t code) { return farpoint::cuda::take_error(code); }

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import generate_latest
 
 from farpoint_server.app.compute import lost_before_signal, make_compute
 from farpoint_server.app.owned import CHANGES_MODELS, METHODS
@@ -23,7 +18,7 @@ from farpoint_server.errors import DeviceFailedError
 from farpoint_server.kinds import wire
 from farpoint_server.kinds.sample import SampleWork, one_point
 from farpoint_server.models.registry import Registry
-from farpoint_server.observability.metrics import Instruments
+from farpoint_server.observability.metrics import Instruments, new_registry
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services import admin
@@ -46,9 +41,7 @@ class EngineApp:
     def __init__(self, settings: Settings, slot: ProcessSlot) -> None:
         self._settings, self._slot = settings, slot
         self._health = health = Health(health_names(settings))
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        self._registry = registry = new_registry()
         self.compute = compute = make_compute(settings, health, Instruments(registry).batches_of)
         self._devices = compute.describe()
         self._models = models = Registry(compute.engines, health)
@@ -65,7 +58,12 @@ class EngineApp:
             for path, method in METHODS.items()
         }
         self._server = ComputeServer(
-            slot.engine, compute, wire, {**handlers, "metrics": self._metrics}, self._state
+            slot.engine,
+            compute,
+            wire,
+            {**handlers, "metrics": self._metrics},
+            self._state,
+            gpu=next((each.index or 0 for each in compute.devices if each.type == "cuda"), None),
         )
 
     async def load(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from farpoint_ops._load import LIBRARIES
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute.arrays import Array, Layout
+from farpoint_server.compute.arrays import Array, Layout, Piece, address_of
 from farpoint_server.compute.work import Launch, Outcome, Work
 from farpoint_server.kinds.sample import (
     POINT_NS,
@@ -168,8 +168,8 @@ class RawSample(Work["bytes | _Rows | None"]):
         size = _write(
             self._raw,
             self._request,
-            _address(rows),
-            None if distances is None else _address(distances),
+            address_of(rows),
+            None if distances is None else address_of(distances),
             first_row,
             outcome.queue_ms,
             outcome.compute_ms,
@@ -223,14 +223,11 @@ class _Clouds:
         if any(work._request.radius >= 0 for work in works):
             self.layouts.append(Layout(_FLOAT32, number))
 
-    def fill(self, memory: Array, begins: Sequence[int]) -> None:
+    def fill(self, memory: Array, begins: Sequence[int]) -> Sequence[Piece]:
         """Writes them; each request then knows whether it is valid."""
-        count, address = len(self._works), _address(memory)
+        count, address = len(self._works), address_of(memory)
         messages = (ctypes.c_char_p * count)(*[work._raw for work in self._works])
         requests = [ctypes.addressof(work._request) for work in self._works]
         arrays = (ctypes.c_void_p * 5)(*[address + begin for begin in begins])
         _read_clouds(messages, (ctypes.c_void_p * count)(*requests), count, arrays)
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+        return ()

@@ -1,6 +1,6 @@
 """Arrays, without their memory and in one block of it, and what is done to several."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,15 +19,27 @@ class Shared(np.ndarray):
     """A view of memory that another process may change; copied before a kernel reads it."""
 
 
+class Pinned(Shared):
+    """Such a view of memory that is locked, so that a GPU copies it from where it is."""
+
+
+class Piece(NamedTuple):
+    """Bytes of host memory, and where they belong in a block."""
+
+    source: Array
+    """Shape (N,), uint8."""
+    begin: int
+
+
 class Layout(NamedTuple):
     """An array without its memory."""
 
     dtype: "np.dtype[Any]"
     shape: tuple[int, ...]
 
-    def view(self, memory: Array, begin: int) -> Array:
+    def view(self, memory: Array, begin: int, kind: type[Array] = np.ndarray) -> Array:
         """The array in bytes, from `begin` on."""
-        array: Array = np.ndarray(self.shape, self.dtype, memory, begin)
+        array: Array = kind(self.shape, self.dtype, memory, begin)
         return array
 
 
@@ -59,12 +71,22 @@ def lay_out(layouts: Sequence[Layout], alignment: int = ALIGNMENT) -> Arrangemen
     return Arrangement(layouts, begins, end)
 
 
+def layouts_of(arrays: Iterable[Array]) -> list[Layout]:
+    """The layout of each array."""
+    return [Layout(array.dtype, array.shape) for array in arrays]
+
+
+def address_of(array: Array) -> int:
+    """Where an array begins."""
+    return int(array.__array_interface__["data"][0])
+
+
 def joined(parts: Sequence[Array]) -> Array:
     """Arrays concatenated along the first dimension; a single one is copied only if `Shared`."""
     if len(parts) > 1:
         return np.concatenate(parts)
     (part,) = parts
-    return np.array(part) if type(part) is Shared and not part.flags.owndata else part
+    return np.array(part) if isinstance(part, Shared) and not part.flags.owndata else part
 
 
 def concatenated(parts: Sequence[Fields]) -> Fields:

@@ -9,8 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.arrays import Array, Int32s, Layout, joined, lay_out
+from farpoint_server.compute.arrays import (
+    Array,
+    Int32s,
+    Layout,
+    Piece,
+    Pinned,
+    joined,
+    lay_out,
+)
+from farpoint_server.compute.transfer.library import SampleBatch
 
+# Bytes of pinned memory that a GPU copies by themselves: to queue a copy takes a core about as long
+# as to make it. Estimated, not measured.
+APART = 1 << 16
 Answer = TypeVar("Answer")
 Kernel: TypeAlias = Callable[..., Sequence[Tensor]]
 """A computation and its parameters, without its arrays: a value that can be pickled.
@@ -29,8 +41,11 @@ class Inputs(Protocol):
     def layouts(self) -> Sequence[Layout]:
         """Each of them."""
 
-    def fill(self, memory: Array, begins: Sequence[int]) -> None:
-        """Writes each into bytes of host memory, from its begin on, on any thread."""
+    def fill(self, memory: Array, begins: Sequence[int]) -> Sequence[Piece]:
+        """Writes each into bytes of host memory, from its begin on, on any thread.
+
+        Returns what it did not write, for a GPU to copy from where it is.
+        """
 
 
 class Joined:
@@ -47,13 +62,19 @@ class Joined:
             for parts in self.arrays
         ]
 
-    def fill(self, memory: Array, begins: Sequence[int]) -> None:
-        """Each in one copy."""
+    def fill(self, memory: Array, begins: Sequence[int]) -> Sequence[Piece]:
+        """Each part in one copy, here or, if it is large and pinned, by the GPU."""
+        apart = []
         for layout, parts, begin in zip(self.layouts, self.arrays, begins, strict=True):
             target, end = layout.view(memory, begin), 0
             for part in parts:
                 start, end = end, end + len(part)
-                target[start:end] = part
+                if isinstance(part, Pinned) and part.nbytes >= APART and part.flags.c_contiguous:
+                    source = part.reshape(-1).view(np.uint8)
+                    apart.append(Piece(source, begin + start * target.strides[0]))
+                else:
+                    target[start:end] = part
+        return apart
 
 
 class Launch(NamedTuple):
@@ -61,25 +82,6 @@ class Launch(NamedTuple):
 
     kernel: Kernel
     inputs: Inputs
-
-
-class Staged(NamedTuple):
-    """A batch of one launch on its way through a GPU: addresses, and offsets in bytes."""
-
-    source: int
-    """Pinned memory with the inputs; they go to the beginning of `memory`."""
-    memory: int
-    """Of the device: inputs, from `outputs` on the outputs, from `scratch` on scratch."""
-    target: int
-    """Pinned memory for the outputs."""
-    source_bytes: int
-    target_bytes: int
-    outputs: int
-    scratch: int
-    stream: int
-    event: int
-    """Recorded after all of it."""
-    device: int
 
 
 class StreamKernel(ABC):
@@ -95,17 +97,12 @@ class StreamKernel(ABC):
         """Its outputs."""
 
     @abstractmethod
-    def scratch_bytes(self, device: int) -> int:
-        """Bytes that it takes besides inputs and outputs on a CUDA device."""
-
-    @abstractmethod
-    def start(self, staged: Staged, inputs: Sequence[int], outputs: Sequence[int]) -> int:
-        """Queues copies and kernels, without the interpreter's lock; returns CUDA's error or 0.
+    def batch(self, inputs: Sequence[int], outputs: Sequence[int]) -> SampleBatch:
+        """What C++ needs to know of it; where memory, stream and event are, the device adds.
 
         Args:
-            staged: Where the arrays are.
-            inputs: Offset of each array in `source`.
-            outputs: Offset of each array in `target`.
+            inputs: Offset of each array in the memory of the device.
+            outputs: Offset of each output behind the first one.
         """
 
 

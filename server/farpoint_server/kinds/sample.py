@@ -21,8 +21,8 @@ from farpoint_server.compute.arrays import (
     halves,
     joined,
 )
-from farpoint_server.compute.transfer.library import SampleBatch, library
-from farpoint_server.compute.work import Joined, Launch, Staged, StreamKernel, Work, run_on_cpu
+from farpoint_server.compute.transfer.library import SampleBatch
+from farpoint_server.compute.work import Joined, Launch, StreamKernel, Work, run_on_cpu
 
 # Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
 # the number of threads, for scans, surfaces and noise, alone or a thousand clouds at once.
@@ -140,28 +140,20 @@ class SampleKernel(StreamKernel):
         rows, distances = (Layout(dtype, (self.samples,)) for dtype in (_INDEX, _DISTANCE))
         return (rows, distances) if self.with_distances else (rows,)
 
-    def scratch_bytes(self, device: int) -> int:
-        return int(library().farpoint_sample_scratch(self._batch(device)))
-
-    def start(self, staged: Staged, inputs: Sequence[int], outputs: Sequence[int]) -> int:
-        batch = self._batch(staged.device)
-        batch.source, batch.memory, batch.target = staged.source, staged.memory, staged.target
-        batch.source_bytes, batch.target_bytes = staged.source_bytes, staged.target_bytes
-        batch.outputs, batch.scratch = staged.outputs, staged.scratch
-        batch.stream, batch.event = staged.stream, staged.event
-        batch.points, batch.offsets, batch.sample_offsets, batch.starts, *radii = inputs
-        batch.radii = radii[0] if radii else -1
-        batch.distances = outputs[1] if self.with_distances else -1
-        return int(library().farpoint_sample_start(batch))
-
-    def _batch(self, device: int) -> SampleBatch:
+    def batch(self, inputs: Sequence[int], outputs: Sequence[int]) -> SampleBatch:
+        points, offsets, sample_offsets, starts, *radii = inputs
         return SampleBatch(
+            points=points,
+            offsets=offsets,
+            sample_offsets=sample_offsets,
+            starts=starts,
+            radii=radii[0] if radii else -1,
+            distances=outputs[1] if self.with_distances else -1,
             rows=self.points,
             samples=self.samples,
             clouds=self.clouds,
             max_points=self.longest,
             max_samples=self.most,
-            device=device,
         )
 
 

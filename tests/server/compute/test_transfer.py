@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.compute.fake_device import FakeDevice
 
+from farpoint_server.compute.arrays import Pinned
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.transfer.queue import SLOTS, TransferQueue
-from farpoint_server.compute.work import Joined, Launch
+from farpoint_server.compute.work import APART, Joined, Launch
 
 RANDOM = np.random.default_rng(3)
 BUFFERS_PER_TRANSFER = 2
@@ -58,8 +59,9 @@ def kernel(points: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
     return [points.sum(1) * 2, rows.flip(0)]
 
 
-def batch(*lengths: int):
-    points = [RANDOM.integers(0, 99, (length, 3)).astype(np.float32) for length in lengths]
+def batch(*lengths: int, kind: type[np.ndarray] = np.ndarray):
+    made = [RANDOM.integers(0, 99, (length, 3)).astype(np.float32) for length in lengths]
+    points = [array.view(kind) for array in made]
     return points, [np.arange(sum(lengths))]
 
 
@@ -78,11 +80,16 @@ lengths = st.lists(st.integers(0, 9000), min_size=1, max_size=3)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(lengths, min_size=1, max_size=7), st.integers(), st.sampled_from([0, 0.3, 0.7, 1]))
-def test_every_answer_is_right_however_late_the_device_is(sizes, seed, hurry):
+@given(
+    st.lists(lengths, min_size=1, max_size=7),
+    st.integers(),
+    st.sampled_from([0, 0.3, 0.7, 1]),
+    st.sampled_from([np.ndarray, Pinned]),
+)
+def test_every_answer_is_right_however_late_the_device_is(sizes, seed, hurry, kind):
     """Nothing is read before it is there, nor written or dropped before it was read."""
     trip = Trip(FakeDevice(seed, hurry))
-    batches = [batch(*each) for each in sizes]
+    batches = [batch(*each, kind=kind) for each in sizes]
     answers = []
     for made in batches:
         answers.append(trip.run(made))
@@ -156,6 +163,22 @@ def test_a_batch_is_one_copy_each_way_and_makes_no_event():
         assert answer.result(LONG_S)[0][0].tolist() == [3] * 15
     assert trip.device.log == ["upload", "compute", "download"] * 3
     assert trip.device.events == made == SLOTS
+    trip.end()
+
+
+def test_large_pinned_parts_are_uploaded_from_where_they_are_and_all_else_together():
+    rows = APART // 12 + 1
+    trip = Trip(FakeDevice(hurry=0))
+    trip.device.pause("upload")
+    made = batch(rows, 100, rows, kind=Pinned)
+    answer = trip.run(made)
+    made[0][0][:], made[0][1][:] = 1, 2  # the second one is staged by now
+    made[1][0][:] = 3
+    trip.device.resume("upload")
+    sums, _ = answer.result(LONG_S)
+    assert (sums[:rows] == 6).all()
+    assert not (sums[rows:][:100] == 12).all()
+    assert trip.device.log.count("upload") == 4  # between and behind the large ones too
     trip.end()
 
 

@@ -5,6 +5,7 @@ a real GPU is an error here: memory that is read before it was written, a host b
 touched during a copy, memory that is dropped before a stream has used it.
 """
 
+import ctypes
 import random
 import threading
 import weakref
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from farpoint_server.compute.arrays import Arrangement, Array, Layout
+from farpoint_server.compute.arrays import Arrangement, Array, Layout, Piece, address_of
 from farpoint_server.compute.transfer.graphs import Graphs
 from farpoint_server.compute.work import Kernel, StreamKernel
 
@@ -177,24 +178,25 @@ class FakeDevice:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
         return self._memory(size, on_device=True)
 
-    def scratch_bytes(self, _kernel: StreamKernel) -> int:
+    def scratch_bytes(self, *_: object) -> int:
         return 0
 
     def start(
         self,
         kernel: StreamKernel,
-        blocks: tuple[FakeTensor, FakeTensor, FakeTensor],
+        uploads: Sequence[Piece],
+        blocks: tuple[FakeTensor, FakeTensor],
         inputs: Arrangement,
         outputs: Arrangement,
         stream: FakeStream,
         done: FakeEvent,
     ) -> None:
         """A kernel of C++ is one of torch here."""
-        source, memory, target = blocks
+        memory, target = blocks
         with self.on(stream):
             self._ask("start")
-            uploaded, staged = (self.view(m, 0, m.dtype, (inputs.size,)) for m in (memory, source))
-            self._copy(uploaded, staged, "upload")
+            for source, begin in uploads:
+                self.upload(self.view(memory, begin, source.dtype, source.shape), source)
             found = list(
                 self.call(kernel, [self.view(memory, *place) for place in _places(inputs)])
             )
@@ -203,10 +205,18 @@ class FakeDevice:
             self._give("event", lambda: found.clear())  # until then the block of memory holds them
             self.record(done, stream)
 
-    def upload(self, pinned: FakeTensor, size: int) -> FakeTensor:
-        memory = self.memory(self._current, size)
+    def upload(self, target: FakeTensor, source: Array) -> None:
         self._ask("upload")
-        self._copy(memory, self.view(pinned, 0, pinned.dtype, (size,)), "upload")
+        own = [memory for memory in self._host if np.shares_memory(memory.bytes, source)]
+        memory = own[0] if own else self._foreign(source)
+        begin = address_of(source) - address_of(memory.bytes)
+        self._copy(target, FakeTensor(memory, begin, source.dtype, source.shape), "upload")
+
+    def _foreign(self, source: Array) -> Memory:
+        """Pinned memory that is not of this device: there as long as the array."""
+        place = (ctypes.c_uint8 * len(source)).from_address(address_of(source))
+        memory = Memory(np.frombuffer(place, np.uint8), on_device=False)
+        weakref.finalize(source, lambda _: None, memory)
         return memory
 
     def download(self, target: FakeTensor, source: FakeTensor) -> None:
@@ -314,7 +324,8 @@ class FakeDevice:
     def _memory(self, size: int, *, on_device: bool) -> FakeTensor:
         # Garbage, as memory that was used before.
         content = np.full(size, 0xA5, np.uint8)
-        return FakeTensor(Memory(content, on_device), 0, np.dtype(np.uint8), (size,))
+        memory = Memory(content, on_device, filled=size == 0)
+        return FakeTensor(memory, 0, np.dtype(np.uint8), (size,))
 
     def _like(self, tensor: torch.Tensor) -> FakeTensor:
         dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype

@@ -155,6 +155,34 @@ cudaError_t free_pinned(void* pointer) {
   return cudaSuccess;
 }
 
+// Memory of a shared mapping, which can be mapped again.
+cudaError_t lock_host(void* pointer, size_t size) {
+  const Lock held(big);
+  if (injected_failure()) return cudaErrorMemoryAllocation;
+  void* const alias = mremap(pointer, 0, size, MREMAP_MAYMOVE);
+  if (alias == MAP_FAILED) return cudaErrorInvalidValue;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  auto* const bytes = static_cast<unsigned char*>(alias);
+  allocations[begin] = {begin, size, bytes, Kind::kPinned, current_device, size, false, {}, {}};
+  count("cudaHostRegister");
+  return cudaSuccess;
+}
+
+cudaError_t unlock_host(void* pointer) {
+  const Lock held(big);
+  const auto found_at = allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found_at == allocations.end() || found_at->second.kind != Kind::kPinned)
+    return cudaErrorInvalidValue;
+  const Allocation& allocation = found_at->second;
+  if (is_pending(allocation.begin, allocation.size))
+    found("pending", "unregister", "cudaHostUnregister before a copy has ended");
+  forget_accesses(allocation.begin, allocation.size);
+  munmap(allocation.alias, allocation.size);
+  allocations.erase(found_at);
+  count("cudaHostUnregister");
+  return cudaSuccess;
+}
+
 }  // namespace
 
 Allocation* find_allocation(uintptr_t address) {
@@ -211,6 +239,16 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* pointer) {
   SOFTGPU_ENTER();
   return returned(free_pinned(pointer));
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
+  SOFTGPU_ENTER();
+  return returned(lock_host(pointer, bytes));
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  SOFTGPU_ENTER();
+  return returned(unlock_host(pointer));
 }
 
 cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {

@@ -48,6 +48,8 @@ std::string why_not(uintptr_t address, size_t bytes, const Work& work);
 // The host may not touch pinned bytes that a queued copy reads (`writes`: writes) until it ended.
 void guard_pinned(const void* begin, size_t bytes, bool writes);
 void release_pinned(const void* begin, size_t bytes, bool writes);
+// Whether such a copy has not ended. Under `big`.
+bool is_pending(uintptr_t begin, size_t bytes);
 
 // Handles SIGSEGV of a host that touches these bytes, or a device's; again where another handler
 // took its place.

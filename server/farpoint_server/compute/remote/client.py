@@ -146,6 +146,8 @@ class RemoteCompute(Compute):
         await self._on_state(data)
         self._descriptions = [(name, text) for name, text in state["devices"]]
         self._devices[:] = [torch.device(name) for name, _ in self._descriptions]
+        if self._engine is not None and {device.type for device in self._devices} == {"cpu"}:
+            self._engine.region.kept_bytes = 0
         if CPU in self._devices:  # next to a GPU, placement chooses for what is not small
             self._local_ns = LOCAL_NS if {*self._devices} == {CPU} else super().inline_ns
         self._report_health("engine", state["serving"])

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_server.compute.arrays import Array, Shared, aligned
+from farpoint_server.compute.arrays import Array, Layout, aligned, lay_out, layouts_of
 
 ALIGNMENT = 64
 # F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW of <linux/fcntl.h>: this file also loads on others.
@@ -21,6 +21,9 @@ SEALS = 1 | 2 | 4
 TYPES = "|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8".split()  # noqa: SIM905
 DTYPES = {name: np.dtype(name) for name in TYPES}
 MAX_AXES = 32
+# The beginning of a region, which an engine with a GPU locks. The system gets none of it back: the
+# GPU would go on to read the former pages.
+PINNED_BYTES = 32 << 20
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Spec: TypeAlias = Sequence[Any]
 """An array's type and shape: ["<f4", 1024, 3]."""
@@ -31,7 +34,7 @@ class DamagedError(Exception):
 
 
 class Lent(np.ndarray):
-    """The bytes of a block, which goes back once no array refers to them."""
+    """Bytes that go back once no array refers to them."""
 
     give_back: Callable[[], object] | None = None
 
@@ -58,6 +61,8 @@ class Region:
         os.ftruncate(descriptor, size)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
         self._memory = mmap.mmap(descriptor, size)
+        self.kept_bytes = PINNED_BYTES
+        """From the beginning, which the system does not get back."""
         self._free = [(0, size)]
         """Offset and size of each free part, in order; no two touch."""
         self._returned: deque[tuple[int, int]] = deque()
@@ -103,7 +108,7 @@ class Region:
         """Returns the pages of the free parts to the system."""
         self._merge_returned()
         for offset, size in self._free:
-            begin = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+            begin = aligned(max(offset, self.kept_bytes), mmap.PAGESIZE)
             length = (offset + size) // mmap.PAGESIZE * mmap.PAGESIZE - begin
             if length > 0:
                 self._memory.madvise(mmap.MADV_REMOVE, begin, length)
@@ -125,17 +130,6 @@ class Region:
         self._free = merged
 
 
-def map_region(descriptor: int) -> mmap.mmap:
-    """Maps the region of a front end; raises DamagedError for memory that it could shrink."""
-    try:
-        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-        if seals & SEALS != SEALS:
-            raise DamagedError("memory without seals")
-        return mmap.mmap(descriptor, os.fstat(descriptor).st_size)
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"memory that cannot be mapped: {error}") from error
-
-
 def specs_of(arrays: Iterable[Array]) -> list[Spec]:
     """The type and shape of each array."""
     return [(array.dtype.str, *array.shape) for array in arrays]
@@ -143,43 +137,29 @@ def specs_of(arrays: Iterable[Array]) -> list[Spec]:
 
 def size_of(arrays: Iterable[Array]) -> int:
     """Bytes of a block for arrays, one after the other."""
-    return sum([aligned(array.nbytes, ALIGNMENT) for array in arrays])
+    return lay_out(layouts_of(arrays), ALIGNMENT).size
 
 
-def write(block: Bytes, arrays: Iterable[Array]) -> None:
+def write(block: Bytes, arrays: Sequence[Array]) -> None:
     """Copies arrays into a block that is large enough."""
-    end = 0
-    for array in arrays:
-        np.ndarray(array.shape, array.dtype, block, end)[...] = array
-        end += aligned(array.nbytes, ALIGNMENT)
+    layouts, begins, _ = lay_out(layouts_of(arrays), ALIGNMENT)
+    for layout, begin, array in zip(layouts, begins, arrays, strict=True):
+        layout.view(block, begin)[...] = array
 
 
 def read(block: Bytes, specs: Iterable[Spec], kind: type[Array] = np.ndarray) -> list[Array]:
     """The arrays in a block, as views of this kind; raises DamagedError for what exceeds it."""
-    arrays, end = [], 0
-    for name, *shape in specs:
-        dtype = DTYPES.get(name)
-        if dtype is None or len(shape) > MAX_AXES:
-            raise DamagedError("an array of another type")
-        size = dtype.itemsize
-        for length in shape:
-            if type(length) is not int or not 0 <= length < 1 << 48:
-                raise DamagedError("an array of another shape")
-            size *= length
-        if end + size > len(block):
-            raise DamagedError(f"{end + size} bytes of arrays in a block of {len(block)}")
-        arrays.append(kind(shape, dtype, block, end))
-        end += aligned(size, ALIGNMENT)
-    return arrays
+    layouts, begins, size = lay_out([*map(_layout, specs)], ALIGNMENT)
+    if size > len(block):
+        raise DamagedError(f"{size} bytes of arrays in a block of {len(block)}")
+    return [layout.view(block, at, kind) for layout, at in zip(layouts, begins, strict=True)]
 
 
-def read_foreign(block: Bytes, specs: Iterable[Spec]) -> list[Array]:
-    """The arrays in a block that the other process can change at any time.
-
-    Integers, by which kernels address memory, are copied here; what is floating point is copied by
-    the device, as a view that says so.
-    """
-    return [
-        array if array.dtype.kind == "f" and array.ndim > 1 else np.array(array)
-        for array in read(block, specs, Shared)
-    ]
+def _layout(spec: Spec) -> Layout:
+    name, *shape = spec
+    dtype = DTYPES.get(name)
+    if dtype is None or len(shape) > MAX_AXES:
+        raise DamagedError("an array of another type")
+    if not all(type(length) is int and 0 <= length < 1 << 48 for length in shape):
+        raise DamagedError("an array of another shape")
+    return Layout(dtype, tuple(shape))

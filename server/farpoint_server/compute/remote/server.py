@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import mmap
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,21 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import structlog
 
 from farpoint_server import request_context
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.remote.channel import ASK, NOTE, Channel, copy_in, finish
 from farpoint_server.compute.remote.kinds import Kinds
-from farpoint_server.compute.remote.region import (
-    Bytes,
-    DamagedError,
-    map_region,
-    read_foreign,
-    size_of,
-    specs_of,
-)
+from farpoint_server.compute.remote.mapped import Mapped
+from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, specs_of
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import ServiceError
 
@@ -44,6 +36,7 @@ class ComputeServer:
         kinds: Of work.
         handlers: Of other calls, by name.
         state: What each front end must know: JSON, and the models of it by number.
+        gpu: For which the memory of front ends is locked, if there is one.
     """
 
     def __init__(
@@ -53,9 +46,10 @@ class ComputeServer:
         kinds: Kinds,
         handlers: Mapping[str, Handler],
         state: Callable[[], tuple[bytes, Mapping[int, Any]]],
+        gpu: int | None = None,
     ) -> None:
         self.compute, self.kinds, self.handlers = compute, kinds, handlers
-        self._state, self._path = state, path
+        self._state, self._path, self._gpu = state, path, gpu
         self._socket: socket.socket | None = None
         self._front_ends: set[FrontEnd] = set()
 
@@ -97,6 +91,11 @@ class ComputeServer:
         """Tells every front end the state, and waits until each knows it."""
         await asyncio.gather(*[self._tell(front_end) for front_end in self._front_ends])
 
+    async def _welcome(self, front_end: "FrontEnd") -> None:
+        if self._gpu is not None:
+            await asyncio.to_thread(front_end.memory.pin, self._gpu)
+        await self._tell(front_end)
+
     async def _tell(self, front_end: "FrontEnd") -> None:
         state, models = self._state()
         front_end.models.update(models)
@@ -117,7 +116,7 @@ class ComputeServer:
             index, descriptors, _, _ = socket.recv_fds(end, 1, 1, socket.MSG_CMSG_CLOEXEC)
             if not (index and descriptors):
                 raise DamagedError("no memory")
-            front_end = FrontEnd(self, end, index[0], map_region(descriptors[0]))
+            front_end = FrontEnd(self, end, index[0], Mapped(descriptors[0]))
         except (OSError, DamagedError) as error:
             log.error("front end refused", exc_info=error)
             end.close()
@@ -126,11 +125,13 @@ class ComputeServer:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._front_ends.add(front_end)
-        front_end.greeting = loop.create_task(self._tell(front_end))
+        front_end.greeting = loop.create_task(self._welcome(front_end))
 
     def leave(self, front_end: "FrontEnd") -> None:
-        """Forgets a front end, whose calls are cancelled."""
+        """Forgets a front end, whose calls are cancelled, and its memory."""
         self._front_ends.discard(front_end)
+        front_end.memory.drop()
+        front_end.models.clear()
         log.debug("front end left", front_end=front_end.index)
 
 
@@ -138,10 +139,9 @@ class FrontEnd:
     """One front end: its connection, its memory, and the models that it was given."""
 
     def __init__(
-        self, server: ComputeServer, end: socket.socket, index: int, memory: mmap.mmap
+        self, server: ComputeServer, end: socket.socket, index: int, memory: Mapped
     ) -> None:
-        self._server, self.index = server, index
-        self._memory = np.frombuffer(memory, np.uint8)
+        self._server, self.index, self.memory = server, index, memory
         self.models: dict[int, Any] = {}
         self.greeting: asyncio.Task[None] | None = None
         self.channel = Channel(end, self._serve, self._drop_model, lambda: server.leave(self))
@@ -163,8 +163,8 @@ class FrontEnd:
         server = self._server
         try:
             timeout_s, caller, offset, size, parameters, specs = json.loads(payload)
-            block = self._block(offset, size)
-            arrays = read_foreign(block, specs)
+            block = self.memory.block(offset, size)
+            arrays = self.memory.read(offset, size, specs)
             work = server.kinds.unpack_work(parameters, arrays, self.models.get)
             timeout_s = None if timeout_s is None else float(timeout_s)
         except (TypeError, ValueError, RecursionError) as error:
@@ -184,18 +184,10 @@ class FrontEnd:
         size, other = size_of(arrays), None
         if size > len(block):
             other = json.loads(await self.ask("take", b"%d" % size))
-            block = self._block(*other)
+            block = self.memory.block(*other)
         await copy_in(block, arrays)
         times = outcome.queue_ms, outcome.compute_ms
         return json.dumps([*times, other, parameters, specs_of(arrays)]).encode()
-
-    def _block(self, offset: object, size: object) -> Bytes:
-        """Bytes of the front end's memory; raises DamagedError for what lies outside."""
-        if not (type(offset) is int and type(size) is int):
-            raise DamagedError("a block without bounds")
-        if not 0 <= offset <= offset + size <= len(self._memory):
-            raise DamagedError(f"a block of {size} bytes at {offset}")
-        return self._memory[offset : offset + size]
 
     def _drop_model(self, payload: bytes) -> None:
         self.models.pop(int(payload), None)

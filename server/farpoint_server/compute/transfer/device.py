@@ -1,5 +1,6 @@
 """The CUDA device of transfers: streams, events, memory and copies by torch, batches by C++."""
 
+import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farpoint_server.compute.arrays import Arrangement, Array, Layout, aligned
+from farpoint_server.compute.arrays import Arrangement, Array, Layout, Piece, address_of, aligned
 from farpoint_server.compute.transfer.capturable import GraphKernel
 from farpoint_server.compute.transfer.graphs import Graphs
-from farpoint_server.compute.transfer.library import library
-from farpoint_server.compute.work import Kernel, Staged, StreamKernel
+from farpoint_server.compute.transfer.library import SampleBatch, Upload, library
+from farpoint_server.compute.work import Kernel, StreamKernel
 
 
 @cache
@@ -86,7 +87,8 @@ class CudaDevice:
     def start(
         self,
         kernel: StreamKernel,
-        blocks: tuple[Block, Block, Block],
+        uploads: Sequence[Piece],
+        blocks: tuple[Block, Block],
         inputs: Arrangement,
         outputs: Arrangement,
         stream: torch.cuda.Stream,
@@ -96,41 +98,45 @@ class CudaDevice:
 
         Args:
             kernel: Of its only launch.
-            blocks: Pinned inputs, memory of the device for everything, and pinned outputs.
-            inputs: In the first block, and in the second.
-            outputs: In the last block, and in the second after the inputs.
+            uploads: Inputs, in pinned memory.
+            blocks: Memory of the device for everything, and pinned memory for the outputs.
+            inputs: In the first block.
+            outputs: In the last block, and in the first after the inputs.
             stream: Of the batch.
             done: Recorded after it, whatever fails.
         """
-        source, memory, target = blocks
-        staged = Staged(
-            source.address,
-            memory.address,
-            target.address,
-            source_bytes=inputs.size,
-            target_bytes=outputs.size,
-            outputs=inputs.size,
-            scratch=inputs.size + aligned(outputs.size),
-            stream=stream.cuda_stream,
-            event=done.cuda_event,
-            device=self._index,
-        )
-        code = kernel.start(staged, inputs.begins, outputs.begins)
+        memory, target = blocks
+        batch = self._batch(kernel, inputs, outputs)
+        parts = [Upload(address_of(each), begin, len(each)) for each, begin in uploads]
+        array = (Upload * len(parts))(*parts)
+        batch.uploads, batch.upload_count = ctypes.addressof(array), len(parts)
+        batch.memory, batch.outputs = memory.address, inputs.size
+        batch.scratch = inputs.size + aligned(outputs.size)
+        batch.target, batch.target_bytes = target.address, outputs.size
+        batch.stream, batch.event = stream.cuda_stream, done.cuda_event
+        code = library().farpoint_sample_start(batch)
         if code:
             text = library().farpoint_cuda_error(code).decode()
             raise RuntimeError(f"a batch was not launched: {text} (CUDA error {code})")
 
-    def scratch_bytes(self, kernel: StreamKernel) -> int:
+    def scratch_bytes(self, kernel: StreamKernel, inputs: Arrangement, outputs: Arrangement) -> int:
         """Bytes that a kernel takes besides inputs and outputs."""
-        return kernel.scratch_bytes(self._index)
+        return int(library().farpoint_sample_scratch(self._batch(kernel, inputs, outputs)))
+
+    def _batch(
+        self, kernel: StreamKernel, inputs: Arrangement, outputs: Arrangement
+    ) -> SampleBatch:
+        batch = kernel.batch(inputs.begins, outputs.begins)
+        batch.device = self._index
+        return batch
 
     def has_passed(self, event: torch.cuda.Event, most_ns: int) -> bool:
         """Whether an event passes, without an error, while the thread spins for so long."""
         return bool(library().farpoint_wait(event.cuda_event, most_ns) == 0)
 
-    def upload(self, pinned: Block, size: int) -> Tensor:
-        """New device memory, to which an asynchronous copy of the first bytes is started."""
-        return pinned.tensor[:size].to(self._device, non_blocking=True)
+    def upload(self, target: Tensor, source: Array) -> None:
+        """Starts an asynchronous copy from pinned memory."""
+        target.copy_(torch.from_numpy(source), non_blocking=True)
 
     def download(self, target: Tensor, source: Tensor) -> None:
         """Starts an asynchronous copy to pinned memory."""

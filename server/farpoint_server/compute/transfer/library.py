@@ -6,15 +6,25 @@ from functools import cache
 from farpoint_ops._load import LIBRARIES
 
 
+class Upload(ctypes.Structure):
+    """As farpoint_upload in csrc/cuda/serving/sample_batch.h."""
+
+    _fields_ = (
+        ("source", ctypes.c_void_p),
+        ("offset", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+    )
+
+
 class SampleBatch(ctypes.Structure):
     """As farpoint_sample_batch in csrc/cuda/serving/sample_batch.h."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("source", "memory", "target", "stream", "event")),
+        *((name, ctypes.c_void_p) for name in ("uploads", "memory", "target", "stream", "event")),
         *(
             (name, ctypes.c_int64)
             for name in (
-                *("source_bytes", "target_bytes", "outputs", "scratch"),
+                *("upload_count", "target_bytes", "outputs", "scratch"),
                 *("points", "offsets", "sample_offsets", "starts", "radii", "distances"),
                 *("rows", "samples"),
             )
@@ -32,6 +42,8 @@ def library() -> ctypes.CDLL:
         ("farpoint_sample_start", (ctypes.POINTER(SampleBatch),), ctypes.c_int32),
         ("farpoint_wait", (ctypes.c_void_p, ctypes.c_int64), ctypes.c_int32),
         ("farpoint_cuda_error", (ctypes.c_int32,), ctypes.c_char_p),
+        ("farpoint_pin", (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32), ctypes.c_int32),
+        ("farpoint_unpin", (ctypes.c_void_p, ctypes.c_int32), ctypes.c_int32),
     ):
         function = getattr(loaded, name)
         function.argtypes, function.restype = arguments, result

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from farpoint_server.compute.arrays import Arrangement, Array, aligned, lay_out
+from farpoint_server.compute.arrays import Arrangement, Array, Piece, aligned, lay_out
 from farpoint_server.compute.memory.oom import Aside
 from farpoint_server.compute.transfer.buffer import Buffer
 from farpoint_server.compute.transfer.device import Block, CudaDevice
@@ -69,6 +69,7 @@ class Transfer:
         self._device, self.slot, self.release_gate = device, slot, release_gate
         self._kept: list[Any] = []
         self._counts: list[int] = []
+        self._uploads: list[Piece] = []
         self._outputs = NOTHING
         self._target: Block | None = None
 
@@ -104,16 +105,17 @@ class Transfer:
 
     def drop(self) -> None:
         """Frees what the stream no longer uses."""
-        self._kept, self._target = [], None
+        self._kept, self._uploads, self._target = [], [], None
 
     def _stage(self, launches: Sequence[Launch]) -> Arrangement:
         layouts = [layout for launch in launches for layout in launch.inputs.layouts]
         inputs = lay_out(layouts)
         staged = self._device.array(self.slot.source.take(inputs.size))
-        end = 0
+        apart, end = list[Piece](), 0
         for launch in launches:
             begin, end = end, end + len(launch.inputs.layouts)
-            launch.inputs.fill(staged, inputs.begins[begin:end])
+            apart += launch.inputs.fill(staged, inputs.begins[begin:end])
+        self._uploads = [*_uploads(staged[: inputs.size], apart)]
         return inputs
 
     def _start(self, kernel: StreamKernel, inputs: Arrangement) -> None:
@@ -122,12 +124,14 @@ class Transfer:
         outputs = self._outputs = lay_out(kernel.layouts(), alignment=1)
         self._counts = [len(outputs.layouts)]
         self._target = slot.target.take(outputs.size)
-        scratch = self._device.scratch_bytes(kernel)
+        scratch = self._device.scratch_bytes(kernel, inputs, outputs)
         memory = slot.memory(inputs.size + aligned(outputs.size) + scratch)
         self._kept = [memory]
-        blocks = slot.source.take(inputs.size), memory, self._target
+        blocks = memory, self._target
         try:
-            self._device.start(kernel, blocks, inputs, outputs, slot.stream, slot.done)
+            self._device.start(
+                kernel, self._uploads, blocks, inputs, outputs, slot.stream, slot.done
+            )
         except BaseException:
             self._wait_for_what_began()
             raise
@@ -136,9 +140,12 @@ class Transfer:
         slot, outputs = self.slot, list[Sequence[Tensor]]()
         try:
             with self._device.on(slot.stream), self._recorded():
-                memory = self._device.upload(slot.source.take(arranged.size), arranged.size)
+                memory = self._device.memory(slot.stream, arranged.size)
                 self._kept = [memory, outputs]
-                inputs = iter(self._views(memory, arranged))
+                for source, begin in self._uploads:
+                    target = self._device.view(memory.tensor, begin, source.dtype, source.shape)
+                    self._device.upload(target, source)
+                inputs = iter(self._views(memory.tensor, arranged))
                 for launch in launches:
                     tensors = [next(inputs) for _ in launch.inputs.layouts]
                     outputs.append(slot.launch(launch.kernel, tensors))
@@ -171,3 +178,15 @@ class Transfer:
         """What was queued before something failed uses the memory."""
         with suppress(Exception):
             self.wait()
+
+
+def _uploads(staged: Array, apart: Sequence[Piece]) -> Iterator[Piece]:
+    """What lies apart, and all between as it was staged, in order."""
+    end = 0
+    for piece in apart:
+        if piece.begin > end:
+            yield Piece(staged[end : piece.begin], end)
+        yield piece
+        end = piece.begin + len(piece.source)
+    if end < len(staged):
+        yield Piece(staged[end:], end)

@@ -11,9 +11,10 @@ from tests.support.compute.remote import EngineOf, RawFrontEnd, front_end, local
 from tests.support.compute.scheduling import until
 from tests.support.messages import FUZZ_INPUTS
 
+from farpoint_server.compute.arrays import Shared
 from farpoint_server.compute.remote import channel
 from farpoint_server.compute.remote.channel import HEAD, MAX_BYTES
-from farpoint_server.compute.remote.region import DamagedError, read_foreign, specs_of, write
+from farpoint_server.compute.remote.region import DamagedError, read, specs_of, write
 from farpoint_server.kinds import wire
 from farpoint_server.kinds.method import MethodClouds, MethodWork, RandomRows, VoxelGrid
 from farpoint_server.kinds.sample import Clouds, SampleWork
@@ -202,7 +203,7 @@ def test_parameters_and_specs_of_any_value_are_a_work_or_are_refused():
         parameters, arrays = wire.pack_work(choices.choice(works))
         write(block, arrays)
         try:
-            found = read_foreign(block, changed(specs_of(arrays)))
+            found = read(block, changed(specs_of(arrays)), Shared)
             work = wire.unpack_work(changed(parameters), found, lambda _: None)
         except (DamagedError, TypeError, ValueError):
             continue

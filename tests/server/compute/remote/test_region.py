@@ -1,17 +1,23 @@
 """Blocks of shared memory: none overlap, all come back, and untouched ones take no memory."""
 
+import os
 import random
+import socket
+import threading
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from farpoint_server.compute.arrays import Shared, joined
+from farpoint_server.compute.arrays import Pinned, Shared, joined
+from farpoint_server.compute.remote import mapped as mapped_module
+from farpoint_server.compute.remote.mapped import Mapped
 from farpoint_server.compute.remote.region import (
+    PINNED_BYTES,
     DamagedError,
     Region,
     read,
-    read_foreign,
     size_of,
     specs_of,
     write,
@@ -43,6 +49,19 @@ def test_blocks_never_overlap_and_all_memory_comes_back():
     assert region.take(MIB) == (0, MIB)
 
 
+def mapped_region(size: int) -> tuple[Region, Mapped]:
+    """A region, and what its engine makes of it."""
+    region, ends = Region(size), socket.socketpair()
+    region.hand_over(ends[0], 1)
+    _, (descriptor,), _, _ = socket.recv_fds(ends[1], 1, 1)
+    try:
+        return region, Mapped(descriptor)
+    finally:
+        os.close(descriptor)
+        for end in ends:
+            end.close()
+
+
 def test_a_lent_block_comes_back_with_the_last_array_in_it():
     region = Region(4096)
     block = region.take(4096)
@@ -56,6 +75,7 @@ def test_a_lent_block_comes_back_with_the_last_array_in_it():
 
 def test_pages_are_those_that_were_touched_and_free_ones_are_returned():
     region = Region(64 * MIB)
+    region.kept_bytes = 0
     assert region.resident_bytes == 0
     first, second = region.take(8 * MIB), region.take(8 * MIB)
     for block in (first, second):
@@ -78,7 +98,7 @@ def test_arrays_come_back_as_they_were():
     region = Region(4096)
     block = region.bytes_of(region.take(size_of(arrays)))
     write(block, arrays)
-    for found in (read(block, specs_of(arrays)), read_foreign(block, specs_of(arrays))):
+    for found in (read(block, specs_of(arrays)), read(block, specs_of(arrays), Shared)):
         for ours, theirs in zip(found, arrays, strict=True):
             np.testing.assert_array_equal(ours, theirs)
             assert ours.dtype == theirs.dtype
@@ -115,13 +135,94 @@ def test_what_exceeds_a_block_or_is_no_array_of_numbers_is_refused(spec):
 
 def test_integers_of_another_process_are_copied_at_once_and_coordinates_by_the_device():
     """A value that changes between two reads cannot lead a kernel beyond its memory."""
-    block = np.zeros(4096, np.uint8)
-    points, table = read_foreign(block, [["<f4", 4, 3], ["<i8", 2]])
+    region, mapped = mapped_region(4096)
+    points, table = mapped.read(0, 4096, [["<f4", 4, 3], ["<i8", 2]])
     part = joined([points[1:3]])
     batch = joined([points[:2], points[2:]])
-    block[:] = 1
+    region.bytes_of((0, 4096))[:] = 1
+    assert (points != 0).all()
     assert (table == 0).all()
     assert (part == 0).all()
     assert (batch == 0).all()
     assert type(points) is Shared
     assert type(part) is type(batch) is type(table) is np.ndarray
+
+
+def mappings() -> int:
+    """Of memory of front ends, in this process."""
+    return Path("/proc/self/maps").read_text().count("farpoint-calls")
+
+
+def test_memory_of_a_front_end_that_has_left_is_unmapped_once_nothing_refers_to_it():
+    before = mappings()
+    region, mapped = mapped_region(4096)
+    (points,) = mapped.read(0, 4096, [["<f4", 4, 3]])
+    assert mappings() == before + 2
+    mapped.drop()
+    with pytest.raises(DamagedError):
+        mapped.block(0, 64)
+    del region
+    assert mappings() == before + 1
+    del points
+    assert mappings() == before
+
+
+class Pins:
+    """In place of the library that locks memory for a GPU."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.pinned: dict[int, int] = {}
+        self.ended = threading.Event()
+
+    def farpoint_pin(self, address: int, size: int, gpu: int) -> int:
+        assert gpu == 3
+        if not self.code:
+            self.pinned[address] = size
+        return self.code
+
+    def farpoint_unpin(self, address: int, gpu: int) -> int:
+        assert gpu == 3
+        assert mappings() > 0
+        del self.pinned[address]
+        self.ended.set()
+        return 0
+
+    def farpoint_cuda_error(self, _: int) -> bytes:
+        return b"no memory to lock"
+
+
+def test_the_beginning_is_locked_until_nothing_refers_to_it(monkeypatch):
+    pins = Pins(0)
+    monkeypatch.setattr(mapped_module, "library", lambda: pins)
+    _, mapped = mapped_region(2 * PINNED_BYTES)
+    mapped.pin(3)
+    assert [*pins.pinned.values()] == [PINNED_BYTES]
+    inside, beyond = (
+        mapped.read(at, 4096, [["<f4", 4, 3]])[0] for at in (PINNED_BYTES - 4096, PINNED_BYTES - 64)
+    )
+    assert (type(inside), type(beyond)) == (Pinned, Shared)
+    mapped.drop()
+    del beyond
+    assert pins.pinned
+    del inside
+    assert pins.ended.wait(30)
+    assert not pins.pinned
+
+
+def test_arrays_are_copied_where_no_memory_can_be_locked(monkeypatch):
+    monkeypatch.setattr(mapped_module, "library", lambda: Pins(2))
+    _, mapped = mapped_region(4096)
+    mapped.pin(3)
+    (points,) = mapped.read(0, 4096, [["<f4", 4, 3]])
+    assert type(points) is Shared
+
+
+def test_pages_that_are_locked_are_not_returned():
+    region = Region(2 * PINNED_BYTES)
+    block = region.take(2 * PINNED_BYTES)
+    region.bytes_of(block)[:] = 1
+    region.free(block)
+    region.release()
+    assert region.resident_bytes == PINNED_BYTES
+    assert region.bytes_of((0, PINNED_BYTES)).all()

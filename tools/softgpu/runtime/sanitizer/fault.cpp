@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -137,6 +138,12 @@ std::string run_guarded(const std::function<void()>& run) {
 void guard_pinned(const void* begin, size_t bytes, bool writes) {
   watch_faults();
   change(begin, bytes, writes, 1);
+}
+
+bool is_pending(uintptr_t begin, size_t bytes) {
+  return std::any_of(pending_ranges.begin(), pending_ranges.end(), [=](const Range& range) {
+    return range.begin < begin + bytes && begin < range.end;
+  });
 }
 
 void release_pinned(const void* begin, size_t bytes, bool writes) {
