@@ -120,6 +120,8 @@ def test_models_are_listed_the_default_first(client):
     assert models[1].rates == TINY.rates
     assert (models[1].feature_channels, models[2].attribute_channels) == (8, 3)
     assert models[1].parameter_count > 0
+    assert [tensor.name for tensor in models[2].inputs] == ["points", "attributes"]
+    assert "features_0" in [tensor.name for tensor in models[1].outputs]
 
 
 def health(server: RunningServer, service: str) -> str:

@@ -67,7 +67,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class ModelTensor:
-    """An input or an output of an exported model."""
+    """An input or an output of a model."""
 
     name: str
     scope: str
@@ -79,17 +79,17 @@ class ModelTensor:
 
 @dataclass(frozen=True)
 class Model:
-    """A loaded model: an encoder, or an exported model with inputs and outputs."""
+    """A loaded model: an encoder or an exported one."""
 
     name: str
     rates: tuple[float, ...]
-    """The share of points that each stage keeps."""
+    """The share of points that each stage of an encoder keeps; empty for others."""
     feature_channels: int
     attribute_channels: int
     """Attributes per point, in addition to the coordinates."""
     parameter_count: int
     inputs: tuple[ModelTensor, ...] = ()
-    """Inputs of `infer`, the points first; empty for an encoder."""
+    """Inputs of `infer`, the points first."""
     outputs: tuple[ModelTensor, ...] = ()
 
 

@@ -91,18 +91,17 @@ class SamplingServicer:
 
 def describe_model(model: LoadedModel) -> pb.Model:
     """A model as its message."""
-    if model.config is None:
-        manifest = model.manifest
-        return pb.Model(
-            name=model.name,
-            parameter_count=model.parameters,
-            inputs=map(describe_tensor, [manifest.points, *manifest.extra_inputs]),
-            outputs=map(describe_tensor, manifest.outputs),
-        )
-    return pb.Model(
+    manifest, config = model.manifest, model.config
+    described = pb.Model(
         name=model.name,
-        rates=model.config.rates,
-        feature_channels=model.config.channels,
-        attribute_channels=model.config.attributes,
         parameter_count=model.parameters,
+        inputs=map(describe_tensor, [manifest.points, *manifest.extra_inputs]),
+        outputs=map(describe_tensor, manifest.outputs),
     )
+    if config is not None:
+        described.rates.extend(config.rates)
+        described.feature_channels, described.attribute_channels = (
+            config.channels,
+            config.attributes,
+        )
+    return described

@@ -163,7 +163,14 @@ class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServ
         return pb.ListModelsResponse(models=self.models)
 
     def LoadModel(self, request, context):  # noqa: N802, ARG002
-        self.models.append(pb.Model(name=request.name, rates=[1.0], feature_channels=8))
+        if request.path.endswith(".pt2"):
+            tensors = {
+                "inputs": [pb.ModelTensor(name="xyz")],
+                "outputs": [pb.ModelTensor(name="s")],
+            }
+            self.models.append(pb.Model(name=request.name, parameter_count=1234, **tensors))
+        else:
+            self.models.append(pb.Model(name=request.name, rates=[1.0], feature_channels=8))
         return admin_pb2.LoadModelResponse(model=self.models[-1])
 
     def UnloadModel(self, request, context):  # noqa: N802
@@ -190,7 +197,9 @@ def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
     loaded = farpoint("load", "mine", "--path", "/models/mine.safetensors", server=models_server)
     assert (loaded.exit_code, loaded.stdout[:5]) == (0, "mine:")
     assert farpoint("models", "--json", server=models_server).stdout.count("\n") == 2
-    for name in ("small", "mine"):
+    loaded = farpoint("load", "net", "--path", "/models/net.pt2", server=models_server)
+    assert loaded.stdout == "net: xyz -> s, 1,234 parameters\n"
+    for name in ("small", "mine", "net"):
         assert farpoint("unload", name, server=models_server).exit_code == 0
     assert farpoint("models", server=models_server).stdout == "no model is loaded\n"
     wrong = farpoint("unload", "other", server=models_server)

@@ -105,12 +105,12 @@ def memory(
 
     --server is the address that the server has as --admin-listen.
     """
-    from farpoint.cli import memory as view
+    from farpoint.cli import server
 
     with connection.connect(timeout) as client:
         if trim:
-            view.trim(client, as_json=as_json)
-        view.show(client.memory(), as_json=as_json)
+            server.trim(client, as_json=as_json)
+        server.show_memory(client.memory(), as_json=as_json)
 
 
 def bench(connection: Connection, **values: Any) -> None:

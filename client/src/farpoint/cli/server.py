@@ -1,4 +1,4 @@
-"""`farpoint info`, `health`, `models` and `load`.
+"""`farpoint info`, `health`, `models`, `load` and `memory`.
 
 The messages of grpc.health.v1 Check are sent as StringValue and Int32Value, which have the same
 bytes: generated code would register grpc/health/v1/health.proto a second time in a process that
@@ -11,13 +11,16 @@ from dataclasses import asdict
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
+from farpoint._client import Client
 from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
 from farpoint._default import Connection
 from farpoint.errors import NotFoundError
+from farpoint.memory import DeviceMemory, Memory
 from farpoint.models import Model
 from farpoint.results import ServerInfo
 
+MIB = 1 << 20
 _METHOD = "/grpc.health.v1.Health/Check"
 _STATUS_NAMES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 
@@ -31,6 +34,9 @@ def show(models: list[Model], *, as_json: bool) -> None:
 
 
 def _as_text(model: Model) -> str:
+    if not model.rates:
+        takes, gives = (", ".join(t.name for t in each) for each in (model.inputs, model.outputs))
+        return f"{model.name}: {takes} -> {gives}, {model.parameter_count:,} parameters"
     rates = ", ".join(f"{rate:.3g}" for rate in model.rates)
     takes = f", {model.attribute_channels} attributes" if model.attribute_channels else ""
     return (
@@ -76,3 +82,54 @@ def _check_health(connection: Connection, service: str, timeout: float) -> str:
                 return "SERVICE_UNKNOWN"
             raise failure from error
     return _STATUS_NAMES[status] if 0 <= status < len(_STATUS_NAMES) else str(status)
+
+
+def show_memory(memory: Memory, *, as_json: bool) -> None:
+    """Prints the memory."""
+    print(_memory_json(memory) if as_json else _memory_text(memory))
+
+
+def trim(client: Client, *, as_json: bool) -> None:
+    """Makes the server return cached memory and prints how much."""
+    for done in client.trim_memory():
+        text = f"{_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
+        print(json.dumps(asdict(done)) if as_json else f"{done.device}: {text}")
+
+
+def _memory_json(memory: Memory) -> str:
+    values = asdict(memory)
+    for device in values["devices"]:
+        del device["snapshot"]
+    return json.dumps(values)
+
+
+def _memory_text(memory: Memory) -> str:
+    """A line for each value, with a column for each device; then a line for each kind of trim."""
+    rows = [("device", *(device.device for device in memory.devices))]
+    hidden = ("device", "age_ms", "trims", "snapshot")
+    for name in DeviceMemory.__dataclass_fields__:
+        if name not in hidden:
+            title = f"{name.removesuffix('_bytes').replace('_', ' ')}"
+            title += ", MiB" * name.endswith("_bytes")
+            rows.append((title, *(_value(name, getattr(d, name)) for d in memory.devices)))
+    rows.append(("process resident, MiB", _mib(memory.resident_bytes)))
+    lines = [f"{title:26}" + "".join(f"{value:>20}" for value in row) for title, *row in rows]
+    for device in memory.devices:
+        for reason, total in sorted(device.trims.items()):
+            lines.append(
+                f"{device.device}: {total.count} trims, {reason}, {total.total_ms:.1f} ms in all, "
+                f"{total.longest_ms:.1f} ms the longest, {_mib(total.returned_bytes)} MiB returned"
+            )
+    return "\n".join(lines)
+
+
+def _value(name: str, value: object) -> str:
+    if name == "limit_bytes" and not value:
+        return "none"
+    if name.endswith("bytes") and isinstance(value, int):
+        return _mib(value)
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:,.1f}"

@@ -653,13 +653,11 @@ class Model(_message.Message):
     parameter_count: _builtins.int
     @_builtins.property
     def rates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The share of points that each stage keeps."""
+        """The share of points that each stage of an encoder keeps; empty for others."""
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]:
-        """Inputs of an exported model, the points among them, for
-        inference.GRPCInferenceService/ModelInfer. Empty for an encoder.
-        """
+        """For inference.GRPCInferenceService/ModelInfer, the points first."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]: ...

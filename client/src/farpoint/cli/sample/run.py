@@ -1,21 +1,20 @@
-"""Many files in flight."""
+"""Many files in flight, and bars of their progress on standard error, where that is a terminal."""
 
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from farpoint._default import Connection
 from farpoint.cli import failures
 from farpoint.cli.arguments import SampleArguments
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
-from farpoint.cli.sample.progress import FilesBar, UploadBar, is_shown
 from farpoint.cli.sample.work import Send, sample_file
 from farpoint.errors import CloudFileError, FarpointError
 from farpoint.io.decoder import Decoder
@@ -38,7 +37,7 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
         stack.callback(pool.close)
         client = stack.enter_context(connection.connect(options.timeout))
         if not several:
-            progress = stack.enter_context(UploadBar()) if is_shown(quiet=options.quiet) else None
+            progress = stack.enter_context(UploadBar()) if _is_shown(quiet=options.quiet) else None
             _print(pool.run(client, tasks, progress)[0].result(), options)
             return 0
         return _report_all(tasks, pool.run(client, tasks), options)
@@ -103,7 +102,7 @@ class ThreadPool:
         self._threads = ThreadPoolExecutor(workers)
 
     def run(
-        self, client: "Client", tasks: Sequence[Task], progress: UploadBar | None = None
+        self, client: "Client", tasks: Sequence[Task], progress: "UploadBar | None" = None
     ) -> "list[Future[str]]":
         """Starts all tasks."""
         limit = client.server_info().limits.request_points
@@ -123,3 +122,55 @@ class ThreadPool:
         for decoder in self._decoders:
             decoder.close()
         self._threads.shutdown(wait=True)
+
+
+def _is_shown(*, quiet: bool) -> bool:
+    """Whether bars are shown."""
+    return sys.stderr.isatty() and not quiet
+
+
+def _bar(**options: Any) -> Any:
+    from tqdm import tqdm  # nothing is loaded where no bar is shown
+
+    is_sized = all(os.get_terminal_size(sys.stderr.fileno()))
+    size = {"dynamic_ncols": True} if is_sized else {"ncols": 80, "nrows": 24}
+    return tqdm(file=sys.stderr, **size, **options)
+
+
+class FilesBar:
+    """Iterates over futures as they end; a bar counts the files."""
+
+    def __init__(self, futures: "Iterable[Future[str]]", total: int, *, quiet: bool) -> None:
+        self._ended: Iterable[Future[str]] = as_completed(futures)
+        self._bar: Any = None
+        if _is_shown(quiet=quiet):
+            self._ended = self._bar = _bar(iterable=self._ended, total=total, unit="file")
+
+    def __iter__(self) -> "Iterator[Future[str]]":
+        return iter(self._ended)
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Takes the bar off the terminal while other lines are printed."""
+        return nullcontext() if self._bar is None else self._bar.external_write_mode()
+
+
+class UploadBar:
+    """A bar of bytes, which appears with the first call; closed with the last or at the exit."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def __call__(self, sent: int, total: int) -> None:
+        if self._bar is None:
+            scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
+            self._bar = _bar(desc="upload", total=total, **scale)
+        self._bar.update(sent - self._bar.n)
+        if sent == total:
+            self._bar.close()
+
+    def __enter__(self) -> "UploadBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
