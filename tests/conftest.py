@@ -20,3 +20,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("gpu" if folder == "gpu" else "browser")
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+        if folder == "softgpu":  # `make gpu-soft` runs these
+            item.add_marker("slow")

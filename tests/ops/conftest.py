@@ -24,8 +24,7 @@ def restored_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=["plain", "avx2", "avx512"])
-def level(request: pytest.FixtureRequest) -> Iterator[str]:
+def limited(request: pytest.FixtureRequest) -> Iterator[str]:
     """An instruction set that the CPU kernels are limited to."""
     from farpoint_ops import knn  # noqa: F401  registers the ops
 
@@ -36,6 +35,10 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
     limit("")
 
+
+level = pytest.fixture(params=["plain", "avx2", "avx512"], name="level")(limited)
+# For comparisons with the widest.
+narrower = pytest.fixture(params=["plain", "avx2"], name="narrower")(limited)
 
 POINTS = 60_000
 CORNER = (512_701.0, 5_403_550.0, 295.0)

@@ -237,6 +237,12 @@ CALLS = [
 ]
 torch.fx.wrap("knn")
 every_call = pytest.mark.parametrize("call", CALLS, ids=str)
+# A graph takes seconds: without -m slow, of the first call of each function alone.
+FIRST = {call.function: call for call in reversed(CALLS)}.values()
+every_graph = pytest.mark.parametrize(
+    "call",
+    [pytest.param(c, id=str(c), marks=[] if c in FIRST else pytest.mark.slow) for c in CALLS],
+)
 
 
 def test_every_option_of_every_op_is_in_the_table() -> None:
@@ -252,12 +258,12 @@ def test_the_page_has_every_sentence() -> None:
     assert set(listed) == {sentence for call in CALLS for sentence in call.unsupported.values()}
 
 
-@every_call
+@every_graph
 def test_one_graph_serves_every_size(call: Call) -> None:
     calls.ends_with_the_sentence(call, "compile", calls.compile_once)
 
 
-@every_call
+@every_graph
 def test_one_program_serves_every_size(call: Call) -> None:
     calls.ends_with_the_sentence(call, "export", calls.export_once)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -178,3 +179,11 @@ WITHOUT_GRADIENT: dict[str, Callable[[Make], Arguments]] = {
     "nearest_sample": lambda x: (x.cloud(), x.samples()),
     "count_points": lambda x: (x.idx(x.m, x.b, x.n), x.m),
 }
+
+# A graph takes seconds to compile: without -m slow, of these alone.
+QUICK = {"gather", "knn", "interpolate"}
+few_are_quick = pytest.mark.parametrize(
+    "case",
+    [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in DIFFERENTIABLE],
+    indirect=True,
+)

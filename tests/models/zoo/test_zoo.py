@@ -19,15 +19,31 @@ from farpoint_models.programs.export import export_program
 pytestmark = pytest.mark.timeout(600)
 CALLERS = 8
 MODULES = {name: entry.module() for name, entry in ZOO.items()}
-every_model = pytest.mark.parametrize("name", ZOO)
+# One of each kind of batching, input and output; an export of each other takes seconds.
+QUICK = {
+    "pointnet2",
+    "part_segmenter",
+    "point_transformer",
+    "votenet",
+    "masked_pointnet",
+    "registration",
+}
+every_model = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in ZOO]
+)
 
 
 @pytest.fixture(scope="session")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def archives(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Of the models that tests ask for."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items]
+    names = {call.params.get("name") for call in calls if call} & ZOO.keys()
     folder = tmp_path_factory.mktemp("zoo")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    paths = {name: folder / f"{name}.pt2" for name in ZOO}
+    paths = {name: folder / f"{name}.pt2" for name in names}
     for name, path in paths.items():
         export_program(MODULES[name], ZOO[name].manifest, path)
     torch.set_num_threads(threads)

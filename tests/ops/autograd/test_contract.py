@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make, random
+from tests.support.tensors import (
+    DIFFERENTIABLE,
+    WITHOUT_GRADIENT,
+    Case,
+    Make,
+    few_are_quick,
+    random,
+)
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -239,6 +246,7 @@ def test_empty_inputs_have_empty_gradients(device: torch.device, case: Case, emp
         assert out.numel() > 0 or not grad.any()
 
 
+@few_are_quick
 def test_compiled_autograd(device: torch.device, case: Case) -> None:
     torch._dynamo.reset()
     expected = gradients(case, case.with_gradients(Make(device)))
@@ -374,7 +382,15 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*SAMPLES, *DIFFERENTIABLE, *WITHOUT_GRADIENT])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(n, marks=pytest.mark.slow) for n in SAMPLES if "everything" not in n),
+        *(n for n in SAMPLES if "everything" in n),
+        *DIFFERENTIABLE,
+        *WITHOUT_GRADIENT,
+    ],
+)
 def test_opcheck(device: torch.device, name: str) -> None:
     if name in DIFFERENTIABLE:
         case = DIFFERENTIABLE[name]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
+from tests.support.tensors import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make, few_are_quick
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
@@ -112,6 +112,7 @@ def test_vmap_of_grad_is_a_gradient_for_each_sample(device: torch.device, case: 
     assert_close(list(actual), expected)
 
 
+@few_are_quick
 def test_a_transform_in_a_compiled_graph(device: torch.device, case: Case) -> None:
     torch._dynamo.reset()
     function, moving = split(case, case.arguments(Make(device)))

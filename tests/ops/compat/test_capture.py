@@ -12,7 +12,7 @@ from farpoint_ops.compat import torch_cluster
 
 SIZES = [(2, 12), (3, 17), (4, 20)]
 # The others are compiled with -m slow: a graph takes a second.
-QUICK = "torch_cluster", "pytorch3d.sample", "pytorch3d.knn_points", "pointnet2_stack.ball"
+QUICK = "torch_cluster.fps", "torch_cluster.radius", "pytorch3d.sample", "pointnet2_stack.ball"
 CAPTURED = [
     pytest.param(call, id=name, marks=[] if name.startswith(QUICK) else pytest.mark.slow)
     for name, call in CALLS.items()

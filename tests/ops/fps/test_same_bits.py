@@ -33,7 +33,7 @@ def test_equals_the_reference(large: Tensor) -> None:
     )
 
 
-@pytest.mark.usefixtures("level")
+@pytest.mark.usefixtures("narrower")
 def test_every_instruction_set(large: Tensor) -> None:
     limited = sampled(large, 1500, 1)
     cpu_simd("")
@@ -49,16 +49,17 @@ def test_any_number_of_threads(large: Tensor, m: int) -> None:
         assert torch.equal(farthest_point_sample(large, m, start=7), expected[0])
 
 
-@pytest.mark.usefixtures("level")
+@pytest.mark.usefixtures("narrower")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_other_spaces(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(3)
     cloud = torch.randn(1, 18_001, 24, generator=generator, dtype=torch.float64).to(dtype)
     cloud[:, 9000:] = cloud[:, 9000:].round()
-    found = [sampled(cloud, 60, threads) for threads in (1, 2, 4)]
+    found = [sampled(cloud, 20, threads) for threads in (1, 2, 4)]
     cpu_simd("")
+    expected = sampled(cloud, 20, 1)
     for each in found:
-        assert_same(each, sampled(cloud, 60, 1))
+        assert_same(each, expected)
 
 
 @pytest.mark.usefixtures("level")
@@ -87,8 +88,9 @@ def test_all_points_are_sampled_once(threads: int) -> None:
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 511, 513, 1025])
 def test_sizes_around_the_width_of_a_leaf(n: int) -> None:
     cloud = torch.rand(1, n, 3, generator=torch.Generator().manual_seed(n))
-    actual = farthest_point_sample(cloud, n, return_distances=True)
-    assert_same(actual, reference.furthest_point_sample(cloud, n))
+    m = min(n, 100)
+    actual = farthest_point_sample(cloud, m, return_distances=True)
+    assert_same(actual, reference.furthest_point_sample(cloud, m))
 
 
 def test_an_unknown_level_is_named() -> None:

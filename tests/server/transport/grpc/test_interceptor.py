@@ -358,7 +358,6 @@ async def fail_on_another_thread(message):
 
 @pytest.fixture
 def without_collector():
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
