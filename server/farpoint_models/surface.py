@@ -61,16 +61,14 @@ def _count(real: Tensor) -> Tensor:
     return real.sum(-1).clamp(min=1)
 
 
-def _rows(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
-    """A convolution of size 1 of (B, C, ...), as rows (P, C')."""
-    rows = x.flatten(2).mT.flatten(0, 1)
-    return functional.linear(rows, layer.weight.flatten(1), layer.bias)
+def _as_rows(x: Tensor) -> Tensor:
+    """(B, C, ...) -> (P, C)."""
+    return x.flatten(2).mT.flatten(0, 1)
 
 
 def _outer(x: Tensor) -> Tensor:
-    """Outer products of (B, 3, ...) with themselves, (B, 6, ...)."""
-    x, y, z = x.unbind(1)
-    return torch.stack([x * x, y * y, z * z, x * y * TWICE, x * z * TWICE, y * z * TWICE], 1)
+    """Outer products of (B, 3, ...) with themselves, (B, 6, ...): xx, yy, zz, xy, yz, zx."""
+    return torch.cat([x * x, (x * TWICE).mul_(x.roll(-1, 1))], 1)
 
 
 def _normal(covariance: Tensor) -> Tensor:
@@ -80,16 +78,16 @@ def _normal(covariance: Tensor) -> Tensor:
     and it has a gradient where eigenvalues coincide.
     """
     xx, yy, zz = covariance[:, :3].unbind(1)
-    xy, xz, yz = (covariance[:, 3:] / -TWICE).unbind(1)
+    xy, yz, xz = (covariance[:, 3:] / -TWICE).unbind(1)
     trace = xx + yy + zz
     trace = torch.where(trace <= 0, 1, trace)
     entries = [trace - xx, xy, xz, xy, trace - yy, yz, xz, yz, trace - zz]
     power = (torch.stack(entries, -1) / trace.unsqueeze(-1)).view(*trace.shape, 3, 3)
     for _ in range(SQUARINGS):
         power = power @ power
-        power = power / power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
     xx, xy, xz, _, yy, yz, _, _, zz = power.flatten(-2).unbind(-1)
-    return torch.stack([xx, yy, zz, xy * TWICE, xz * TWICE, yz * TWICE], 1)
+    entries = [xx, yy, zz, xy * TWICE, yz * TWICE, xz * TWICE]
+    return torch.stack(entries, 1) / (xx + yy + zz).unsqueeze(1)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -171,9 +169,12 @@ class SurfaceEmbedding(nn.Module):
         clouds, m, k = hood.rows.shape
         firsts = torch.arange(clouds, device=own.device)[:, None, None] * features.size(2)
         places = (hood.rows.clamp(min=0) + firsts).flatten()
-        mixed = _rows(self.pair, pairs.to(dtype))
-        mixed += _rows(self.near, features).index_select(0, places)
-        mixed.view(-1, k, mixed.size(1)).add_(_rows(self.own, own).unsqueeze(1)).relu_()
+        mixed = functional.linear(_as_rows(pairs.to(dtype)), self.pair.weight.flatten(1))
+        near = functional.linear(_as_rows(features), self.near.weight.flatten(1))
+        mixed += near.index_select(0, places)
+        # The bias is added once for each sample.
+        once = functional.linear(_as_rows(own), self.own.weight.flatten(1), self.pair.bias)
+        mixed.view(-1, k, mixed.size(1)).add_(once.unsqueeze(1)).relu_()
         mixed = functional.linear(mixed, self.mix.weight.flatten(1), self.mix.bias)
         mixed = mixed.relu_().view(clouds, m, k, -1)
         if hood.real is not None:  # zeros change no maximum after a ReLU

@@ -253,11 +253,12 @@ class JobQueue:
         return jobs
 
     def _may_join(self, job: Job, batch: list[Job], points: int, cost_ns: int) -> bool:
-        key = batch[0].work.batch_key
-        is_alike = key is not None and key == job.work.batch_key
-        if not is_alike or points + job.work.point_count > self._batch_points:
+        key, points = batch[0].work.batch_key, points + job.work.point_count
+        if key is None or key != job.work.batch_key or points > self._batch_points:
             return False
-        return self._batch_ns is None or cost_ns + job.cost_ns <= self._batch_ns
+        if self._batch_ns is None or points <= job.work.few_points:
+            return True
+        return cost_ns + job.cost_ns <= self._batch_ns
 
     def _line_of(self, job: Job) -> RoundRobin:
         is_large = 2 * job.work.point_count > self._batch_points

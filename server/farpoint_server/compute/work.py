@@ -139,6 +139,8 @@ class Work(ABC, Generic[Answer]):
     is_joined: ClassVar[bool] = False
     """Whether small requests that arrive together run on the event loop as one batch; each by
     itself otherwise, without a queue."""
+    few_points: int = 0
+    """Points that a batch may have whatever time it takes, since each by itself takes as long."""
     cost_key: str
     """Requests with the same key share the correction of their predicted time."""
     point_count: int

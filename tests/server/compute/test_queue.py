@@ -48,6 +48,14 @@ async def test_a_batch_lasts_as_long_as_its_bound_and_no_longer():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
 
 
+async def test_few_points_share_a_batch_however_long_it_lasts():
+    queue = JobQueue(100, 10 * MS)
+    a, b, c = add(queue, *(job("", 8, points=4) for _ in range(3)))
+    for each in (a, b, c):
+        each.work.few_points = 8
+    assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
+
+
 async def test_the_older_line_begins_or_the_shared_one_at_the_same_age():
     queue = JobQueue(100)
     large, small = add(queue, job("", 1, 99), job("", 1, 1))
