@@ -1,19 +1,22 @@
 """Calls a second of small served architectures over those of eager PyTorch in a loop.
 
-    python -m benchmarks.models.zoo [--rounds 3] [--seconds 1] [--callers 8] [NAME ...]
+    python -m benchmarks.models.zoo [--by 4] [--rounds 3] [--seconds 1] [--callers 8] [NAME ...]
 
 Prints a table. Callers are threads of this process, on the cores of the server. Rounds of the loop
 and of the server alternate; figures are medians. Random weights, clouds of
-1,024 points; the loop has one thread.
+1,024 points; the loop has one thread. `--by` multiplies channels and samples of the models that
+take such a factor: those of the tests are smaller than published ones.
 """
 
 import argparse
+import inspect
 import os
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,17 +46,20 @@ class Linear(torch.nn.Module):
         return found
 
 
-def entries() -> dict[str, Entry]:
-    """The zoo, for clouds of any size."""
+def entries(by: int = 1) -> dict[str, Entry]:
+    """The zoo, for clouds of any size; `by` times as large if that is not 1, what can be."""
     xyz, logits = (
         TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3)),
         TensorSpec("logits", Role.PER_CLOUD, "float32", ("B", 4)),
     )
     trivial = Entry(Linear, Manifest(ZOO["dgcnn"].manifest.batching, (xyz,), (logits,)))
     found = {TRIVIAL: trivial, **ZOO}
+    if by != 1:
+        found = {n: e for n, e in found.items() if "by" in inspect.signature(e.make).parameters}
     for name, entry in found.items():
-        limits = {key: (least, None) for key, (least, _) in entry.manifest.limits.items()}
-        found[name] = replace(entry, manifest=replace(entry.manifest, limits=limits))
+        limits = {key: (by * least, None) for key, (least, _) in entry.manifest.limits.items()}
+        make = entry.make if by == 1 else partial(entry.make, by)
+        found[name] = replace(entry, make=make, manifest=replace(entry.manifest, limits=limits))
     return found
 
 
@@ -109,6 +115,7 @@ def measure(name: str, entry: Entry, options: argparse.Namespace, folder: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--by", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--callers", type=int, default=8)
@@ -117,7 +124,7 @@ def main() -> None:
     many = f"{options.callers} callers"
     print(f"| | batching | loop, calls/s | 1 caller | {many} | server CPU a call | changed |")
     print("|---|---|---|---|---|---|---|")
-    for name, entry in entries().items():
+    for name, entry in entries(options.by).items():
         if not options.names or name in options.names:
             with tempfile.TemporaryDirectory() as folder:
                 print(measure(name, entry, options, Path(folder)), flush=True)

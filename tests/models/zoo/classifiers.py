@@ -1,4 +1,4 @@
-"""Classifiers: logits of each cloud (B, N, 3)."""
+"""Classifiers: logits of each cloud (B, N, 3). Factors are of channels and samples."""
 
 import torch
 from tests.models.zoo.layers import SetAbstraction, neighborhoods, sample, shared_mlp
@@ -12,13 +12,13 @@ CLASSES = 8
 class PointNet2(nn.Module):
     """PointNet++ with single-scale grouping."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.near = SetAbstraction(32, [(0.3, 8)], 3, 16, 16, 32)
-        self.far = SetAbstraction(8, [(0.6, 8)], 32, 32, 48)
-        self.all = shared_mlp(3 + 48, 64, dimensions=1)
+        self.near = SetAbstraction(32 * by, [(0.3, 8)], 3, 16 * by, 16 * by, 32 * by)
+        self.far = SetAbstraction(8 * by, [(0.6, 8)], 32 * by, 32 * by, 48 * by)
+        self.all = shared_mlp(3 + 48 * by, 64 * by, dimensions=1)
         self.head = nn.Sequential(
-            nn.Linear(64, 32), nn.ReLU(), nn.Dropout(), nn.Linear(32, CLASSES)
+            nn.Linear(64 * by, 32), nn.ReLU(), nn.Dropout(), nn.Linear(32, CLASSES)
         )
 
     def forward(self, xyz: Tensor) -> Tensor:
@@ -48,12 +48,12 @@ class InvertedResidual(nn.Module):
 class PointNeXt(nn.Module):
     """Qian, Li, Peng, Mai, Hammoud, Elhoseiny and Ghanem, NeurIPS 2022."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.stem = nn.Conv1d(4, 16, 1)
-        self.down = SetAbstraction(32, [(0.4, 8)], 16, 32)
-        self.block = InvertedResidual(32, 8)
-        self.head = nn.Linear(32, CLASSES)
+        self.stem = nn.Conv1d(4, 16 * by, 1)
+        self.down = SetAbstraction(32 * by, [(0.4, 8)], 16 * by, 32 * by)
+        self.block = InvertedResidual(32 * by, 8)
+        self.head = nn.Linear(32 * by, CLASSES)
 
     def forward(self, xyz: Tensor) -> Tensor:
         height = xyz[:, :, 2:] - xyz[:, :, 2:].amin(1, keepdim=True)
@@ -68,17 +68,18 @@ class PointMLP(nn.Module):
     batch, so that clouds change each other's answers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.embed = shared_mlp(3, 16, dimensions=1)
-        self.alpha = nn.Parameter(torch.rand(16, 1, 1))
-        self.beta = nn.Parameter(torch.rand(16, 1, 1))
-        self.before, self.after = shared_mlp(32, 32), shared_mlp(32, 32, dimensions=1)
-        self.head = nn.Linear(32, CLASSES)
+        self.samples, width = 32 * by, 32 * by
+        self.embed = shared_mlp(3, 16 * by, dimensions=1)
+        self.alpha = nn.Parameter(torch.rand(16 * by, 1, 1))
+        self.beta = nn.Parameter(torch.rand(16 * by, 1, 1))
+        self.before, self.after = shared_mlp(width, width), shared_mlp(width, width, dimensions=1)
+        self.head = nn.Linear(width, CLASSES)
 
     def forward(self, xyz: Tensor) -> Tensor:
         features = self.embed(xyz.mT)
-        rows = farthest_point_sample(xyz, 32)
+        rows = farthest_point_sample(xyz, self.samples)
         near, _ = knn(xyz, gather_points(xyz.mT, rows).mT, 8)
         anchor = gather_points(features, rows)[..., None]
         offsets = group_points(features, near) - anchor

@@ -12,12 +12,14 @@ BOX = 7
 class VoteNet(nn.Module):
     """Qi, Litany, He and Guibas, ICCV 2019: samples vote for centers, around which boxes are."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.backbone = SetAbstraction(48, [(0.4, 8)], 1, 16, 24)
-        self.vote = nn.Sequential(nn.Conv1d(24, 24, 1), nn.ReLU(), nn.Conv1d(24, 3 + 24, 1))
-        self.near = shared_mlp(3 + 24, 24)
-        self.box = nn.Conv1d(24, BOX, 1)
+        self.backbone = SetAbstraction(48 * by, [(0.4, 8)], 1, 16 * by, 24)
+        self.vote = nn.Sequential(
+            nn.Conv1d(24, 24 * by, 1), nn.ReLU(), nn.Conv1d(24 * by, 3 + 24, 1)
+        )
+        self.near = shared_mlp(3 + 24, 24 * by)
+        self.box = nn.Conv1d(24 * by, BOX, 1)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
         xyz, features = points[..., :3].contiguous(), points[..., 3:].mT
@@ -36,35 +38,34 @@ class VoteNet(nn.Module):
 class PointPillars(nn.Module):
     """Lang, Vora, Caesar, Zhou, Yang and Beijbom, CVPR 2019: pillars of a grid become an image."""
 
-    def __init__(self, cells: int = 16) -> None:
+    def __init__(self, by: int = 1, cells: int = 16) -> None:
         super().__init__()
-        self.cells = cells
-        self.embed = shared_mlp(4 + 2, 16, dimensions=1)
-        self.image = nn.Sequential(
-            nn.Conv2d(16, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, BOX + 1, 1)
-        )
+        self.cells, self.width = cells, 16 * by
+        self.embed = shared_mlp(4 + 2, self.width, dimensions=1)
+        layers = nn.Conv2d(self.width, self.width, 3, 2, 1), nn.BatchNorm2d(self.width), nn.ReLU()
+        self.image = nn.Sequential(*layers, nn.Conv2d(self.width, BOX + 1, 1))
 
     def forward(self, points: Tensor) -> Tensor:
         place = points[..., :2].clamp(0, 0.999) * self.cells
         cell = place.floor()
         features = self.embed(torch.cat([points, place - cell], 2).mT)
         row = (cell[..., 1] * self.cells + cell[..., 0]).long()
-        canvas = features.new_zeros(points.size(0), 16, self.cells * self.cells)
+        canvas = features.new_zeros(points.size(0), self.width, self.cells * self.cells)
         # Features are 0 or more, and an empty pillar is 0.
-        canvas = canvas.scatter_reduce(2, row[:, None].expand(-1, 16, -1), features, "amax")
+        canvas = canvas.scatter_reduce(2, row[:, None].expand(-1, self.width, -1), features, "amax")
         return self.image(canvas.unflatten(2, (self.cells, self.cells)))
 
 
 class ThreeDETR(nn.Module):
     """Misra, Girdhar and Joulin, ICCV 2021: a transformer, whose queries are sampled points."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.tokens = SetAbstraction(32, [(0.4, 8)], 1, 32)
-        self.encoder = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-        self.decoder = nn.TransformerDecoderLayer(32, 4, 64, batch_first=True)
-        self.register_buffer("frequencies", torch.randn(3, 16))
-        self.box = nn.Linear(32, BOX)
+        self.tokens = SetAbstraction(32 * by, [(0.4, 8)], 1, 32 * by)
+        self.encoder = nn.TransformerEncoderLayer(32 * by, 4, 64 * by, batch_first=True)
+        self.decoder = nn.TransformerDecoderLayer(32 * by, 4, 64 * by, batch_first=True)
+        self.register_buffer("frequencies", torch.randn(3, 16 * by))
+        self.box = nn.Linear(32 * by, BOX)
 
     def forward(self, points: Tensor) -> Tensor:
         xyz = points[..., :3].contiguous()

@@ -43,11 +43,11 @@ class RandLANet(nn.Module):
     Points come in random order: a quarter of them are its first rows, as in the published code.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by: int = 1) -> None:
         super().__init__()
-        self.embed = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(0.2))
-        self.position, self.pool = shared_mlp(10, 8), AttentivePooling(16, 16)
-        self.head = nn.Conv1d(8 + 16, CLASSES, 1)
+        self.embed = nn.Sequential(nn.Linear(3, 8 * by), nn.LeakyReLU(0.2))
+        self.position, self.pool = shared_mlp(10, 8 * by), AttentivePooling(16 * by, 16 * by)
+        self.head = nn.Conv1d((8 + 16) * by, CLASSES, 1)
 
     def forward(self, xyz: Tensor) -> Tensor:
         features = self.embed(xyz).mT
