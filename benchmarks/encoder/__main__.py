@@ -15,8 +15,7 @@ import torch
 
 from benchmarks.encoder.compression import compression
 from benchmarks.encoder.probes import ground, shapes
-from benchmarks.encoder.recordings import pairs
-from benchmarks.encoder.registration import registration
+from benchmarks.encoder.registration import pairs, registration
 from farpoint_models import DensityEncoder, default_encoder, load_encoder
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.encoder.recordings import read
+from benchmarks.encoder.registration import read
 from farpoint_models import DensityEncoder, default_decoder
 from farpoint_models.decoder import CODE
 from farpoint_ops import knn, voxel_grid_sample

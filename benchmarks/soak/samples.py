@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from google.protobuf import json_format
-from tests.support.brute_force import covering_radius, furthest_points
+from tests.support.clouds import covering_radius, furthest_points
 
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._tensors import Checksums

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points, squared_distances
+from tests.support.clouds import furthest_points, squared_distances
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.support.brute_force import covering_radius, furthest_points
-from tests.support.clouds import street_scan, ten_scans
+from tests.support.clouds import covering_radius, furthest_points, street_scan, ten_scans
 
 import farpoint
 from farpoint import InvalidArgumentError, PoissonDisk, RandomSampling, VoxelGrid

@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import sample_request
 from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import failed_start, wait_until

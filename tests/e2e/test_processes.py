@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import grpc
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import sample_request
 from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer, wait_until
 

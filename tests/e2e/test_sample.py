@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from tests.e2e.conftest import MESSAGE_BYTES
-from tests.support.brute_force import covering_radius, furthest_points
-from tests.support.clouds import street_scan
+from tests.support.clouds import covering_radius, furthest_points, street_scan
 from tests.support.messages import (
     array,
     columns_of,

@@ -7,7 +7,7 @@ import time
 import grpc
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import sample_request, tensor
 
 import farpoint

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.softgpu.conftest import PYTHON
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import array, sample_request
 from tests.support.servers.on_devices import CLOUDS, EXPECTED, Start, sample_all, starting
 from tests.support.servers.server_process import RunningServer

@@ -127,7 +127,7 @@ from farpoint_server.compute.memory.manager import manager_of
 from farpoint_server.compute.work import Outcome
 from farpoint_server.kinds.sample import SampleWork, one_point
 from tests.support.messages import sample_request
-from tests.support.raw_sample import read, timeless
+from tests.support.messages import read, timeless
 
 DEVICE, random = torch.device("cuda:0"), np.random.default_rng(1)
 NAMES = (

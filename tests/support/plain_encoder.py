@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple, cast
 
 import torch
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from torch import Tensor, nn
 
 from farpoint_models.encoder import DensityEncoder

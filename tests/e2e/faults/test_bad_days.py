@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import array, details, sample_request
 from tests.support.servers.server_process import STUBBORN_POINTS, wait_until
 

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import sample_request
 from tests.support.servers.server_process import RunningServer
 

@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 from google.rpc import error_details_pb2
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.messages import array, details, sample_request, tensor
 from tests.support.servers.server_process import SLOW_POINTS
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.servers.server_process import RunningServer
 
 import farpoint

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 from google.protobuf.descriptor import Descriptor
-from tests.support.messages import sample_request, tensor
-from tests.support.raw_sample import is_answered, python_response, read
+from tests.support.messages import is_answered, python_response, read, sample_request, tensor
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb

@@ -6,8 +6,18 @@ import time
 import numpy as np
 import pytest
 import torch
-from tests.support.messages import FUZZ_INPUTS, field, mutated, sample_request, tensor
-from tests.support.raw_sample import LIMITS, batch_responses, is_answered, read, timeless
+from tests.support.messages import (
+    FUZZ_INPUTS,
+    LIMITS,
+    batch_responses,
+    field,
+    is_answered,
+    mutated,
+    read,
+    sample_request,
+    tensor,
+    timeless,
+)
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from tests.support.brute_force import furthest_points
+from tests.support.clouds import furthest_points
 from tests.support.servers import server_process
 from tests.support.servers.server_process import RunningServer
 
