@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TextIO
 
 import structlog
@@ -41,16 +42,7 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        gc.disable()  # torch takes a second to load, with the collector a tenth more
-        if own.is_engine:
-            from farpoint_server.app.engine import serve_engine as serve
-        else:
-            from farpoint_server.app.server import serve
-        # Objects of torch and other libraries stay: the collector need not traverse them again.
-        gc.collect()
-        gc.freeze()
-        gc.enable()
-        complete = asyncio.run(serve(settings, own))
+        complete = asyncio.run(_load(own)(settings, own))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()
         _refuse(str(error), sys.stderr)
@@ -60,6 +52,22 @@ def main() -> None:
     logging.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)
+
+
+def _load(
+    own: slot.ProcessSlot,
+) -> Callable[[Settings, slot.ProcessSlot], Coroutine[Any, Any, bool]]:
+    """What serves in this process, with torch."""
+    gc.disable()  # torch takes a second to load, with the collector a tenth more
+    if own.is_engine:
+        from farpoint_server.app.engine import serve_engine as serve
+    else:
+        from farpoint_server.app.server import serve
+    # Objects of torch and other libraries stay: the collector need not traverse them again.
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return serve
 
 
 def _supervise(settings: Settings) -> NoReturn:
