@@ -13,7 +13,13 @@ using Lock = std::unique_lock<std::recursive_mutex>;
 extern std::recursive_mutex& big;
 
 // SOFTGPU_<name>, or the line "<name> <value>" of the file SOFTGPU_CONTROL, which may change while
-// the program runs.
+// the program runs:
+//   PROFILE                          H100, A100, L4, T4 or Orin
+//   PROCESSORS, DEVICES, MB          processors of a device, number of devices, memory in MiB
+//   SEED, DELAY_US                   random delays of streams
+//   LOG, REPORT, TIMELINE            files for findings, counters and a timeline
+//   FAIL, HANG, FAIL_CODE            faults
+//   MALLOC_FAILS_EVERY, TAKEN_MB     memory that runs out, or is held by other processes
 long setting(const char* name, long otherwise);
 std::string text_setting(const char* name, const char* otherwise);
 
