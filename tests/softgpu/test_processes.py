@@ -20,12 +20,9 @@ from tests.support.servers.server_process import RunningServer, wait_until
 import farpoint
 from farpoint_models import weights
 
-pytestmark = [
-    pytest.mark.xdist_group("processes"),  # one server
-    pytest.mark.skipif(
-        Path(sys.prefix).resolve() != PYTHON.parents[1].resolve(), reason="`make gpu-soft` runs it"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    Path(sys.prefix).resolve() != PYTHON.parents[1].resolve(), reason="`make gpu-soft` runs it"
+)
 
 RANDOM = np.random.default_rng(8)
 LARGE = RANDOM.random((20_000, 3), np.float32)

@@ -18,8 +18,7 @@ LOGS = BUILD / "logs"
 # The warnings of another torch than the checkout's are no failures.
 PYTEST = (
     *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"),
-    *("-o", "timeout=300", "--durations=8"),
-    *("-n", "2", "--dist", "loadgroup"),
+    *("-o", "timeout=300", "--durations=8", "-n", "2"),
 )
 # Faults that tests plant themselves: counted by those tests.
 PLANTED = re.compile(r" (injected|refused): ")
