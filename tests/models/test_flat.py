@@ -1,7 +1,5 @@
 """Graphs as functions: the same answers in TorchScript and in Python."""
 
-import threading
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -66,27 +64,3 @@ def test_a_failure_is_told_in_the_words_of_its_op():
     made = graph(Neighbors())
     with pytest.raises(RuntimeError, match=r"\Anum_samples: expected 1 to N = 5, got 8"):
         scripted(made)(CLOUDS[:, :5])
-
-
-def test_other_threads_run_python_during_a_call():
-    class Long(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            for _ in range(200):
-                x = (x @ x.mT @ x).sin()
-            return x
-
-    call, counts, ended = scripted(graph(Long())), [0], threading.Event()
-
-    def count() -> None:
-        while not ended.is_set():
-            counts[0] += 1
-
-    other = threading.Thread(target=count)
-    other.start()
-    before = counts[0]
-    with torch.no_grad():
-        call(torch.rand(4, 200, 3))
-    during = counts[0] - before
-    ended.set()
-    other.join()
-    assert during > 0
