@@ -137,7 +137,7 @@ def health(server: RunningServer, service: str) -> str:
 def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder):
     expected = write_encoder(folder / "extra.safetensors", 3)
     assert health(server, "extra") == "NOT_FOUND"
-    model = admin.load_model("extra", str(folder / "extra.safetensors"))
+    model = admin.load_model("extra", folder / "extra.safetensors")
     assert model in client.list_models()
     assert health(server, "extra") == "SERVING"
     got = client.encode(CLOUD, model="extra").stages[0].features

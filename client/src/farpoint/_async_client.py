@@ -1,6 +1,7 @@
 """Asynchronous client: the methods of `Client` as coroutines on one grpc.aio channel."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -233,7 +234,11 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         return await self._invoke(calls.list_models(), self._start(timeout))
 
     async def load_model(
-        self, name: str, path: str | None = None, *, timeout: float | None = None
+        self,
+        name: str,
+        path: "str | os.PathLike[str] | None" = None,
+        *,
+        timeout: float | None = None,
     ) -> Model:
         """Loads a model into the server; see `Client.load_model`."""
         return await self._invoke(calls.load_model(name, path), self._start(timeout))

@@ -1,5 +1,6 @@
 """Synchronous client: blocking calls on one gRPC channel."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -292,7 +293,11 @@ class Client(BaseClient[grpc.Channel]):
         return self._invoke(calls.list_models(), self._start(timeout))
 
     def load_model(
-        self, name: str, path: str | None = None, *, timeout: float | None = None
+        self,
+        name: str,
+        path: "str | os.PathLike[str] | None" = None,
+        *,
+        timeout: float | None = None,
     ) -> Model:
         """Loads a model into the server and returns once it is ready.
 

@@ -4,6 +4,7 @@
 `UploadRpc`, which have modules of their own, and the small ones here.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -71,8 +72,10 @@ def list_models() -> PlainRpc[pb.ListModelsResponse, list[Model]]:
     )
 
 
-def load_model(name: str, path: str | None) -> PlainRpc[admin_pb2.LoadModelResponse, Model]:
-    request = admin_pb2.LoadModelRequest(name=name, path=path or "")
+def load_model(
+    name: str, path: "str | os.PathLike[str] | None"
+) -> PlainRpc[admin_pb2.LoadModelResponse, Model]:
+    request = admin_pb2.LoadModelRequest(name=name, path=os.fspath(path or ""))
     return PlainRpc("admin.LoadModel", request, lambda response: read_model(response.model))
 
 
