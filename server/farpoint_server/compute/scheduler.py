@@ -23,6 +23,8 @@ from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, E
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
+# Small work that runs at once although more arrives.
+MOST_JOINED = 16
 
 
 class DeviceScheduler:
@@ -171,18 +173,22 @@ class DeviceScheduler:
 
     def _run_joined(self, key: Any, count: int) -> None:
         """Runs the small work of one key, once a turn of the event loop has added none to it."""
-        if len(self._arrived[key]) > count:
-            asyncio.get_running_loop().call_soon(self._run_joined, key, len(self._arrived[key]))
+        arrived = len(self._arrived[key])
+        if count < arrived < MOST_JOINED:
+            asyncio.get_running_loop().call_soon(self._run_joined, key, arrived)
             return
         joined = [each for each in self._arrived.pop(key) if not each[1].done()]
         if not joined:
             return
-        batch, begun = Batch([work for work, _ in joined]), self._clock()
-        answers, seconds = self.engine.inline_batch(batch), self._clock() - begun
+        batch, begun, answers = Batch([work for work, _ in joined]), self._clock(), None
+        try:
+            answers = self.engine.inline_batch(batch)
+        finally:  # without an answer it is queued
+            seconds = self._clock() - begun
+            for place, (_, outcome) in enumerate(joined):
+                outcome.set_result(answers and Outcome(answers[place], 0.0, seconds * 1e3))
         if answers is not None:
             self._count(len(joined), batch.point_count, seconds)
-        for place, (_, outcome) in enumerate(joined):
-            outcome.set_result(answers and Outcome(answers[place], 0.0, seconds * 1e3))
 
     def _count(self, requests: int, points: int, seconds: float) -> None:
         self._metrics.requests(requests)

@@ -14,7 +14,7 @@ from farpoint_server import request_context
 from farpoint_server.compute.cost import MAX_RATIO, CostModel
 from farpoint_server.compute.lane import BatchMetrics, Lane
 from farpoint_server.compute.queue import Job, JobQueue
-from farpoint_server.compute.scheduler import DeviceScheduler
+from farpoint_server.compute.scheduler import MOST_JOINED, DeviceScheduler
 from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
     DeadlinePassedError,
@@ -55,6 +55,16 @@ class WorkAlone(SampleWork):
 
 def alone(points: int) -> WorkAlone:
     return WorkAlone(cloud(points).clouds)
+
+
+class Joined(SampleWork):
+    """Small work that runs at once with what arrives with it, as small models do."""
+
+    is_joined = True
+
+
+def joined(points: int) -> Joined:
+    return Joined(cloud(points).clouds)
 
 
 @pytest.fixture
@@ -495,3 +505,45 @@ async def test_small_work_that_outlasts_its_budget_is_queued_and_so_is_its_calle
     await scheduler.run(cloud(7), None)
     assert engine.done == [10, 8, 7]
     await scheduler.stop()
+
+
+@pytest.fixture
+def inline(engine):
+    """Sizes of each batch that ran on the event loop; none does once it is full of POISON."""
+    engine.inline_ns, batches = 1 << 40, []
+
+    def inline_batch(batch):
+        sizes = [work.point_count for work in batch.works]
+        batches.append(sizes)
+        if POISON in sizes:
+            raise RuntimeError("poison")
+        return [Samples(np.array([size], np.int32), None) for size in sizes]
+
+    engine.inline_batch = inline_batch
+    return batches
+
+
+async def test_small_work_of_a_turn_of_the_event_loop_runs_at_once(scheduler, inline):
+    tasks = [asyncio.create_task(scheduler.run(joined(n), None)) for n in (3, 4, 5)]
+    assert await rows(tasks) == [3, 4, 5]
+    assert inline == [[3, 4, 5]]
+
+
+async def test_small_work_does_not_wait_for_all_that_still_arrives(scheduler, inline):
+    tasks = []
+    for _ in range(3 * MOST_JOINED):
+        tasks.append(asyncio.create_task(scheduler.run(joined(3), None)))
+        await asyncio.sleep(0)
+    assert len(inline[0]) == MOST_JOINED
+    assert await rows(tasks) == [3] * len(tasks)
+
+
+async def test_small_work_that_the_event_loop_fails_at_is_queued(scheduler, inline, engine):
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    tasks = [asyncio.create_task(scheduler.run(joined(n), None)) for n in (3, POISON)]
+    engine.gate.set()
+    (_, failed) = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(failed, RuntimeError)
+    assert (inline, engine.batches[0]) == ([[3, POISON]], [3, POISON])
+    assert [str(context["exception"]) for context in errors] == ["poison"]
