@@ -91,8 +91,8 @@ def ball_query(
     check_tensor("centers", centers)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
     shells, numeric = None, isinstance(radius, int | float) and isinstance(min_radius, int | float)
-    is_compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
-    if is_compiled or not numeric:  # in a graph of torch.compile a number would be a constant
+    # In a graph of torch.compile a number would be a constant; torch.export says so of one anyway.
+    if torch.compiler.is_dynamo_compiling() or not numeric:
         wide = centers if centers.dtype == torch.float64 else xyz
         inner = numbers("min_radius", min_radius, wide, xyz.size(0))
         outer = numbers("radius", radius, wide, xyz.size(0), positive=True)
