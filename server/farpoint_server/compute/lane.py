@@ -38,6 +38,12 @@ class BatchMetrics(NamedTuple):
     seconds: Callable[[float], object] = _ignore
     """The time that it took, when it is done."""
 
+    def begin(self, requests: int, points: int) -> None:
+        """Counts a batch as it begins."""
+        self.requests(requests)
+        self.device_requests(requests)
+        self.points(points)
+
 
 class Lane:
     """One queue of one engine.
@@ -143,9 +149,7 @@ class Lane:
         batch = Batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
-        self._metrics.requests(len(jobs))
-        self._metrics.device_requests(len(jobs))
-        self._metrics.points(batch.point_count)
+        self._metrics.begin(len(jobs), batch.point_count)
         late: list[bool] = []
         limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
         timer = limit_s and loop.call_later(limit_s, self._hang, jobs, late)

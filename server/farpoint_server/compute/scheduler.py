@@ -156,7 +156,8 @@ class DeviceScheduler:
                 self._pause(begun, PAUSE * seconds)
             return None
         self.costs.observe_inline(work, seconds * 1e9)
-        self._count(1, work.point_count, seconds)
+        self._metrics.begin(1, work.point_count)
+        self._metrics.seconds(seconds)
         return Outcome(answer, 0.0, seconds * 1e3)
 
     async def _join(self, work: Work[Answer]) -> Outcome[Answer] | None:
@@ -188,13 +189,8 @@ class DeviceScheduler:
             for place, (_, outcome) in enumerate(joined):
                 outcome.set_result(answers and Outcome(answers[place], 0.0, seconds * 1e3))
         if answers is not None:
-            self._count(len(joined), batch.point_count, seconds)
-
-    def _count(self, requests: int, points: int, seconds: float) -> None:
-        self._metrics.requests(requests)
-        self._metrics.device_requests(requests)
-        self._metrics.points(points)
-        self._metrics.seconds(seconds)
+            self._metrics.begin(len(joined), batch.point_count)
+            self._metrics.seconds(seconds)
 
     def _pause(self, now: float, pause_s: float) -> None:
         """Queues small work of the current caller, whose costs are hard to predict, for a while."""

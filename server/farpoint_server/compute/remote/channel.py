@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from farpoint_server.compute.arrays import Array
-from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, write
+from farpoint_server.compute.remote.region import Bytes, DamagedError, write
 from farpoint_server.errors import DeviceFailedError, ServiceError, pack_error, unpack_error
 
 # Bytes of the payload, number of the call, kind.
@@ -199,9 +199,15 @@ async def finish(step: "asyncio.Future[T]") -> tuple[T, bool]:
     return step.result(), is_cancelled
 
 
-async def copy_in(block: Bytes, arrays: Sequence[Array]) -> None:
-    """Copies arrays into a block; if it is cancelled, it raises once nothing writes there."""
-    if size_of(arrays) <= INLINE_BYTES:
+async def copy_in(block: Bytes, arrays: Sequence[Array], size: int) -> None:
+    """Copies arrays into a block; if it is cancelled, it raises once nothing writes there.
+
+    Args:
+        block: Large enough.
+        arrays: What it gets.
+        size: Their `size_of`.
+    """
+    if size <= INLINE_BYTES:
         write(block, arrays)
         return
     _, is_cancelled = await finish(asyncio.ensure_future(asyncio.to_thread(write, block, arrays)))

@@ -190,7 +190,7 @@ class _Engine:
         size = size_of(arrays)
         block = self.take(size)
         try:
-            await copy_in(self.region.bytes_of(block), arrays)
+            await copy_in(self.region.bytes_of(block), arrays, size)
             caller = request_context.caller.get()
             call = timeout_s, caller, *block, parameters, specs_of(arrays)
             payload = json.dumps(call).encode()

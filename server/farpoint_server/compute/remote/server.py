@@ -185,7 +185,7 @@ class FrontEnd:
         if size > len(block):
             other = json.loads(await self.ask("take", b"%d" % size))
             block = self.memory.block(*other)
-        await copy_in(block, arrays)
+        await copy_in(block, arrays, size)
         times = outcome.queue_ms, outcome.compute_ms
         return json.dumps([*times, other, parameters, specs_of(arrays)]).encode()
 
