@@ -59,8 +59,7 @@ class Client(BaseClient[grpc.Channel]):
         checksums: whether to verify the CRC-32C of each tensor of an answer. None verifies in
             plain text if the server sends them; True always, and an answer without them is an
             error. TLS detects damage itself.
-        load_balancing: "round_robin", "weighted_round_robin" (by the load that the servers report)
-            or "pick_first", over several servers.
+        load_balancing: "round_robin" or "pick_first", over several servers.
         retry_budget: failed attempts after which nothing is repeated; successes restore it.
 
     Nothing is sent before the first call. A call that reached no server is repeated up to three

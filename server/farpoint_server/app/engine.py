@@ -101,7 +101,6 @@ class EngineApp:
         known, _ = self._state()
         while True:
             await asyncio.sleep(LOOK_S)
-            self._server.note_busy()
             now, _ = self._state()
             if now != known:
                 known = now

@@ -55,7 +55,7 @@ class App:
         instruments = Instruments(registry)
         self.compute, self._engine = compute, engine = self._make_compute(instruments, slot)
         self._models = Registry(compute.engines, health)
-        self._transport = transport = Transport(settings, slot, CallMetrics(instruments), compute)
+        self._transport = transport = Transport(settings, slot, CallMetrics(instruments))
         services = make_services(settings, compute, self._models, transport, health)
         wrap = partial(owned_by, engine)
         services.add_to(transport.servers, self.calls, settings.admin_over_http, wrap)

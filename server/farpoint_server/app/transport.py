@@ -9,8 +9,6 @@ from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from farpoint_server.compute import devices
-from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
@@ -19,7 +17,6 @@ from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.counts import Counts
 from farpoint_server.transport.grpc.interceptor import RequestInterceptor
-from farpoint_server.transport.grpc.load_report import LoadReport
 from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
@@ -44,9 +41,7 @@ class Transport:
         http: The port of HTTP.
     """
 
-    def __init__(
-        self, settings: Settings, slot: ProcessSlot, metrics: CallMetrics, compute: Compute
-    ) -> None:
+    def __init__(self, settings: Settings, slot: ProcessSlot, metrics: CallMetrics) -> None:
         self.counts = counts = Counts() if slot.is_alone else Counts(slot.counts, slot.index)
         self.in_flight = InFlight()
         self.admission = admission = Admission(
@@ -60,11 +55,9 @@ class Transport:
         self.outgoing = Outgoing(admission, settings.send_timeout_s, count_refusal=refused)
         self.threads = ThreadPoolExecutor(2, "codec")
         self.shared_memory = SharedMemoryServer(settings)
-        cores = max(1, devices.available_cores() // slot.count)
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
         self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
-        load = LoadReport(compute.busy_s, cores) if settings.load_reports == "on" else None
-        interceptor = self._make_interceptor(settings, metrics, load)
+        interceptor = self._make_interceptor(settings, metrics)
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
             admission=admission,
@@ -77,9 +70,7 @@ class Transport:
         is_shared = settings.process_count > 1
         self._probe = HttpServer("--probe-listen", settings.probe_listen, shared=is_shared)
 
-    def _make_interceptor(
-        self, settings: Settings, metrics: CallMetrics, load: LoadReport | None
-    ) -> RequestInterceptor:
+    def _make_interceptor(self, settings: Settings, metrics: CallMetrics) -> RequestInterceptor:
         return RequestInterceptor(
             self.in_flight,
             metrics=metrics,
@@ -91,7 +82,6 @@ class Transport:
             ),
             outgoing=self.outgoing,
             idle_s=settings.idle_timeout_s,
-            load=load,
             auth=self._auth,
             tracing=self._tracing,
         )

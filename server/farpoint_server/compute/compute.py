@@ -147,10 +147,6 @@ class Compute:
             waits[name] = min(wait_s, waits.get(name, wait_s))
         return waits
 
-    def busy_s(self) -> float:
-        """Busy seconds of the engines of the least busy device."""
-        return min(each.busy_s for each in self._schedulers)
-
     def memory(self) -> list[MemorySnapshot]:
         """The latest snapshot of each device."""
         return [engine.memory.snapshot for engine in self.engines]

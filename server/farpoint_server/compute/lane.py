@@ -78,8 +78,6 @@ class Lane:
         self._costs = costs
         self._metrics = metrics
         self._running = 0
-        self.busy_s = 0.0
-        """Busy seconds divided by the engine's depth."""
         self._predicted_s = 0.0
         """Of the batches that run."""
         self._since_s = 0.0
@@ -171,7 +169,6 @@ class Lane:
         compute_s = occupied_s = now - begun
         if self.engine.depth > self.engine.at_once:  # the ones before it were not done at its start
             occupied_s = now - max(begun, self._since_s)
-        self.busy_s += compute_s / self.engine.depth
         self._metrics.seconds(compute_s)
         is_complete = True
         # Paired before any is answered: with a wrong number no answer can be matched.

@@ -88,11 +88,6 @@ class DeviceScheduler:
         """Points of the waiting requests."""
         return sum(lane.queue.points for lane in self._lanes)
 
-    @property
-    def busy_s(self) -> float:
-        """Busy seconds of the engine, of the busier lane."""
-        return max(lane.busy_s for lane in self._lanes)
-
     def start(self) -> None:
         """Starts to serve the queues."""
         for lane in self._lanes:

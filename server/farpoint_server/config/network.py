@@ -139,9 +139,6 @@ class ConnectionSettings(BaseSettings, use_attribute_docstrings=True):
     compression: Literal["on", "off"] = "off"
     """Whether callers may compress messages with gzip or deflate; otherwise such a call is
     UNIMPLEMENTED. Coordinates compress badly, and a small message may then take much memory."""
-    load_reports: Literal["on", "off"] = "on"
-    """Whether gRPC responses report the server's load (ORCA), for clients that balance over several
-    servers."""
     shared_memory_listen: UnixPath | None = None
     """unix:PATH of a socket on which callers of this machine share memory, so that Sample reads
     their clouds without receiving them."""

@@ -19,7 +19,6 @@ CALLERS = 12
 CLOUD = np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32)
 M = 16
 EXPECTED = furthest_points(CLOUD, M).tolist()
-LARGE = np.random.default_rng(6).normal(size=(60_000, 3)).astype(np.float32)
 # A hung server is noticed in two seconds here instead of twenty.
 FAST = {
     "grpc.keepalive_time_ms": 1_000,
@@ -80,40 +79,13 @@ class Load:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[RunningServer]]:
-    """Three, of which the last test loses two."""
+    """Three, of which two are lost."""
     with ThreadPoolExecutor(3) as starting:
         running = list(starting.map(lambda _: RunningServer(), range(3)))
     yield running
     for server in running:
         server.process.kill()  # one that is stopped would not end by itself
         server.wait()
-
-
-def test_the_less_loaded_server_gets_more_by_what_the_servers_report(servers):
-    idle, busy = servers[:2]
-    stop = threading.Event()
-
-    def keep_busy() -> None:
-        with farpoint.Client(busy.address) as client:
-            while not stop.is_set():
-                client.sample(LARGE, 600)
-
-    other = threading.Thread(target=keep_busy)
-    other.start()
-    pair = [idle.address, busy.address]
-    try:
-        with farpoint.Client(pair, load_balancing="weighted_round_robin") as client:
-            for _ in range(20):  # until reports of a second came of both
-                before = requests_of(idle), requests_of(busy)
-                for _ in range(200):
-                    client.sample(CLOUD, M)
-                more = requests_of(idle) - before[0], requests_of(busy) - before[1]
-                if more[0] > 2 * more[1]:
-                    return
-    finally:
-        stop.set()
-        other.join()
-    raise AssertionError(more)
 
 
 def test_no_call_is_lost_when_one_of_three_is_killed_and_one_hangs(servers):

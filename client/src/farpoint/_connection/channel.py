@@ -43,15 +43,9 @@ NOT_REPEATED = {
     "inference.GRPCInferenceService": ("RepositoryModelLoad", "RepositoryModelUnload"),
 }
 
-LoadBalancing: TypeAlias = Literal["round_robin", "weighted_round_robin", "pick_first"]
+LoadBalancing: TypeAlias = Literal["round_robin", "pick_first"]
 _POLICIES: dict[str, list[dict[str, Any]]] = {
     "round_robin": [{"round_robin": {}}],
-    # By the load that each server reports (ORCA); as round robin until it is known. By default
-    # gRPC ignores the reports of a new server for ten seconds, for services that warm up.
-    "weighted_round_robin": [
-        {"weighted_round_robin": {"blackoutPeriod": "1s", "weightUpdatePeriod": "1s"}},
-        {"round_robin": {}},
-    ],
     "pick_first": [{"pick_first": {"shuffleAddressList": True}}],
 }
 # Half of gRPC's most tokens.

@@ -37,16 +37,16 @@ class Channel:
     Args:
         end: Connected.
         serve: Answers a record of the other side, given its kind and payload.
-        note: Given the payload of each NOTE.
         on_end: Called when the other side has gone, or has sent a damaged record.
+        note: Given the payload of each NOTE; without it, one is damaged.
     """
 
     def __init__(
         self,
         end: socket.socket,
         serve: Callable[[int, bytes], Awaitable[bytes]],
-        note: Callable[[bytes], object],
         on_end: Callable[[], object],
+        note: Callable[[bytes], object] | None = None,
     ) -> None:
         end.setblocking(False)
         self._socket, self._serve, self._note, self._on_end = end, serve, note, on_end
@@ -163,7 +163,7 @@ class Channel:
             # It may have been answered meanwhile.
             if number in self._serving:
                 self._serving[number].cancel()
-        elif kind == NOTE:
+        elif kind == NOTE and self._note is not None:
             self._note(payload)
         else:
             raise DamagedError(f"a record of kind {kind}")

@@ -63,7 +63,7 @@ class RemoteCompute(Compute):
         self._engine: _Engine | None = None
         self._devices: list[torch.device] = []
         self._descriptions: list[tuple[str, str]] = []
-        self._local_ns, self._busy_s = -1, 0.0
+        self._local_ns = -1
         self._lost, self._known = asyncio.Event(), asyncio.Event()
         self._connecting: asyncio.Task[None] | None = None
         self._memory = local[0].engine.memory
@@ -80,9 +80,6 @@ class RemoteCompute(Compute):
     @property
     def inline_ns(self) -> int:
         return min(super().inline_ns, self._local_ns)
-
-    def busy_s(self) -> float:
-        return max(self._busy_s, super().busy_s())
 
     async def connect(self) -> None:
         """Waits for the engine, and connects again whenever it has been replaced."""
@@ -134,9 +131,7 @@ class RemoteCompute(Compute):
                 await asyncio.sleep(RETRY_S)
                 continue
             self._lost.clear()
-            self._engine = _Engine(
-                end, region, self._kinds, self._handlers, self._take_busy, self._lost.set
-            )
+            self._engine = _Engine(end, region, self._kinds, self._handlers, self._lost.set)
             await self._lost.wait()
             self._engine = None
             self._report_health("engine", False)
@@ -153,9 +148,6 @@ class RemoteCompute(Compute):
         self._report_health("engine", state["serving"])
         self._known.set()
         return b""
-
-    def _take_busy(self, payload: bytes) -> None:
-        self._busy_s = float(payload)
 
     async def _take_block(self, data: bytes) -> bytes:
         if self._engine is None:
@@ -178,11 +170,10 @@ class _Engine:
         region: Region,
         kinds: Kinds,
         handlers: Mapping[str, Handler],
-        note: Callable[[bytes], object],
         on_end: Callable[[], object],
     ) -> None:
         self.region, self._kinds, self._handlers = region, kinds, handlers
-        self.channel = Channel(end, self._serve, note, on_end)
+        self.channel = Channel(end, self._serve, on_end)
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """The engine's answer to a request."""

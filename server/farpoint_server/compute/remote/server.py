@@ -13,7 +13,7 @@ import structlog
 
 from farpoint_server import request_context
 from farpoint_server.compute.compute import Compute
-from farpoint_server.compute.remote.channel import ASK, NOTE, Channel, copy_in, finish
+from farpoint_server.compute.remote.channel import ASK, Channel, copy_in, finish
 from farpoint_server.compute.remote.kinds import Kinds
 from farpoint_server.compute.remote.mapped import Mapped
 from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, specs_of
@@ -82,11 +82,6 @@ class ComputeServer:
             if isinstance(answer, bytes)
         }
 
-    def note_busy(self) -> None:
-        """Tells every front end the seconds that the devices were busy."""
-        for front_end in self._front_ends:
-            front_end.channel.send(NOTE, payload=b"%f" % self.compute.busy_s())
-
     async def publish(self) -> None:
         """Tells every front end the state, and waits until each knows it."""
         await asyncio.gather(*[self._tell(front_end) for front_end in self._front_ends])
@@ -144,7 +139,7 @@ class FrontEnd:
         self._server, self.index, self.memory = server, index, memory
         self.models: dict[int, Any] = {}
         self.greeting: asyncio.Task[None] | None = None
-        self.channel = Channel(end, self._serve, self._drop_model, lambda: server.leave(self))
+        self.channel = Channel(end, self._serve, lambda: server.leave(self), self._drop_model)
 
     def ask(self, name: str, data: bytes = b"") -> Awaitable[bytes]:
         """The front end's answer."""

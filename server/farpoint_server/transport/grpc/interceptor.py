@@ -28,7 +28,6 @@ from farpoint_server.request_context import (
 )
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.grpc.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.grpc.load_report import LoadReport, Trailers
 from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
 from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.tracing import Tracing
@@ -41,8 +40,6 @@ DETAILS_KEY = "grpc-status-details-bin"
 # Services whose calls are logged and counted; probes of health would drown them.
 PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
-# Another server might have served the call.
-FAILED_HERE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL")
 
 log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
@@ -75,14 +72,13 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         limits: CallLimits | None = None,
         outgoing: Outgoing | None = None,
         idle_s: float = IDLE_S,
-        load: LoadReport | None = None,
         auth: Auth | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._in_flight, self._limits, self._outgoing = in_flight, limits, outgoing
         self._metrics = metrics or RequestMetrics()
         self._idle_s = idle_s
-        self._load, self._auth, self._tracing = load, auth, tracing
+        self._auth, self._tracing = auth, tracing
         self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
@@ -121,9 +117,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
-            report = () if self._load is None else self._load.count()
             begin(end_request, context.peer(), request_id=request_id, method=method)
-            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
+            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
                 call = OpenCall(context, self._in_flight, slots, self._outgoing)
@@ -143,7 +138,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
                 await self._in_flight.may_answer()
-                await _abort(context, request_id, error, self._count_error(code))
+                await _abort(context, request_id, error)
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
                 if tracing and span:
@@ -171,12 +166,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 await _abort(context, request_id, error)
 
         return guarded
-
-    def _count_error(self, code: str) -> Trailers:
-        """The load report of a call that fails with this status."""
-        if self._load is None:
-            return ()
-        return self._load.count_error(is_here=code in FAILED_HERE)
 
     def _log_error(self, arrived: float, error: Exception) -> None:
         """Logs refused calls at a bounded rate; the metrics count all of them."""
@@ -243,11 +232,9 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1e3, 3)
 
 
-async def _abort(
-    context: Context, request_id: str, error: Exception, report: Trailers = ()
-) -> NoReturn:
+async def _abort(context: Context, request_id: str, error: Exception) -> NoReturn:
     status = status_of(error, request_id)
-    trailers: list[tuple[str, str | bytes]] = [(REQUEST_ID_KEY, request_id), *report]
+    trailers: list[tuple[str, str | bytes]] = [(REQUEST_ID_KEY, request_id)]
     if status.details:
         trailers.append((DETAILS_KEY, status.SerializeToString()))
     await context.abort(code_of(error), status.message, tuple(trailers))

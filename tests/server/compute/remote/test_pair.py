@@ -47,9 +47,6 @@ class HeldCompute:
 
     is_bounded = False
 
-    def busy_s(self) -> float:
-        return 0.5
-
     def __init__(self) -> None:
         self.asked: list[tuple[str, object, float | None]] = []
         self.answers: list[asyncio.Future] = []
@@ -362,6 +359,4 @@ async def test_front_ends_know_the_state_before_a_change_is_published(tmp_path):
         assert remote.inline_ns == -1  # there is no CPU among the devices
         await engine.server.publish()
         assert seen == [[["cuda:0", "a GPU"]]] * 2
-        engine.server.note_busy()
-        await until(lambda: remote.busy_s() == 0.5)
     engine.server.stop()
