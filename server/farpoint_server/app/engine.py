@@ -46,7 +46,7 @@ class EngineApp:
         self._devices = compute.describe()
         self._models = models = Registry(compute.engines, health)
         add_compute_gauges(registry, compute)
-        index = ModelRepository(models, compute.devices, lambda: health.is_serving)
+        index = ModelRepository(models, lambda: health.is_serving)
         methods = {
             **admin.AdminServicer(compute, models).methods(),
             **index.administration(),

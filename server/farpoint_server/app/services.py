@@ -127,7 +127,7 @@ def make_services(
         transport.threads,
         transport.shared_memory.regions,
     )
-    models_of = ModelRepository(models, compute.devices, lambda: health.is_serving)
+    models_of = ModelRepository(models, lambda: health.is_serving)
     info = cache(partial(_info, limits, compute))
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(

@@ -64,7 +64,6 @@ class Transport:
             threads=self.threads,
             max_bytes=settings.max_message_bytes,
             clouds=settings.max_request_clouds,
-            gzip=settings.compression == "on",
         )
         self.http = HttpPort(settings, self.servers, bodies)
         is_shared = settings.process_count > 1
@@ -81,7 +80,6 @@ class Transport:
                 self.counts,
             ),
             outgoing=self.outgoing,
-            idle_s=settings.idle_timeout_s,
             auth=self._auth,
             tracing=self._tracing,
         )
@@ -124,7 +122,7 @@ class Transport:
             "admin_addresses": addresses.admin,
             "http_address": self.http.address,
             "probe_address": self._probe.address,
-            "page": self.http.url if self.http.page.is_there else None,
+            "page": self.http.url if self.http.page else None,
             "shared_memory_address": self.shared_memory.address,
         }
 

@@ -137,8 +137,9 @@ class ConnectionSettings(BaseSettings, use_attribute_docstrings=True):
     max_connection_age_grace_s: float | None = Field(None, gt=0)
     """Seconds after which the remaining calls of such a connection are cancelled."""
     compression: Literal["on", "off"] = "off"
-    """Whether callers may compress messages with gzip or deflate; otherwise such a call is
-    UNIMPLEMENTED. Coordinates compress badly, and a small message may then take much memory."""
+    """Whether callers may compress gRPC's messages with gzip or deflate; otherwise such a call is
+    UNIMPLEMENTED, as over HTTP. Coordinates compress badly, and a small message may then take much
+    memory."""
     shared_memory_listen: UnixPath | None = None
     """unix:PATH of a socket on which callers of this machine share memory, so that Sample reads
     their clouds without receiving them."""

@@ -3,12 +3,11 @@
 from collections import Counter
 
 import pytest
-import torch
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2, sampling_pb2
 from farpoint_server.app.owned import METHODS
-from farpoint_server.errors import NotFoundError, UnsupportedError
+from farpoint_server.errors import UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
 from farpoint_server.services.open_inference.repository import ModelRepository
 
@@ -21,17 +20,7 @@ class NoModels:
 
 
 def repository(*, is_serving: bool = True) -> ModelRepository:
-    devices = [torch.device("cuda:1"), torch.device("cpu")]
-    return ModelRepository(NoModels(), devices, lambda: is_serving)
-
-
-def test_a_model_has_an_instance_on_each_device():
-    config = repository().config("fps", "").config
-    groups = [(g.name, g.kind, list(g.gpus)) for g in config.instance_group]
-    kinds = pb.ModelInstanceGroup
-    assert groups == [("fps_0", kinds.KIND_GPU, [1]), ("fps_1", kinds.KIND_CPU, [])]
-    with pytest.raises(NotFoundError, match="model_version"):
-        repository().config("fps", "2")
+    return ModelRepository(NoModels(), lambda: is_serving)
 
 
 def test_the_index_lists_what_is_ready():
@@ -53,7 +42,7 @@ def test_the_index_lists_what_is_ready():
 # METHODS, or it changes one of several processes.
 BY_FRONT_ENDS = """
 Sample SampleStream SampleLarge Encode ListModels GetServerInfo
-ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig ModelStatistics
+ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig
 ModelInfer ModelStreamInfer
 """
 

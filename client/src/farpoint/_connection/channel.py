@@ -31,7 +31,6 @@ REPEATED = {
         "ModelReady",
         "ModelMetadata",
         "ModelConfig",
-        "ModelStatistics",
         "ModelInfer",
         "ModelStreamInfer",
         "RepositoryIndex",

@@ -5,7 +5,7 @@ The Open Inference Protocol, version 2, with Triton's extensions: wire compatibl
 KServe.
 
 Names and numbers are those of the protocol; of ModelConfig, what this server says. Its calls on
-traces and logs are left out. The generated code lives in a descriptor pool of its
+statistics, traces and logs are left out. The generated code lives in a descriptor pool of its
 own, so that a process may also load another package that brings this protocol along.
 """
 
@@ -793,54 +793,6 @@ class ModelOutput(_message.Message):
 Global___ModelOutput: _TypeAlias = ModelOutput  # noqa: Y015
 
 @_typing.final
-class ModelInstanceGroup(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    class _Kind:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
-
-    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ModelInstanceGroup._Kind.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
-        KIND_AUTO: ModelInstanceGroup._Kind.ValueType  # 0
-        KIND_GPU: ModelInstanceGroup._Kind.ValueType  # 1
-        KIND_CPU: ModelInstanceGroup._Kind.ValueType  # 2
-        KIND_MODEL: ModelInstanceGroup._Kind.ValueType  # 3
-
-    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
-    KIND_AUTO: ModelInstanceGroup.Kind.ValueType  # 0
-    KIND_GPU: ModelInstanceGroup.Kind.ValueType  # 1
-    KIND_CPU: ModelInstanceGroup.Kind.ValueType  # 2
-    KIND_MODEL: ModelInstanceGroup.Kind.ValueType  # 3
-
-    NAME_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
-    GPUS_FIELD_NUMBER: _builtins.int
-    KIND_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    count: _builtins.int
-    kind: Global___ModelInstanceGroup.Kind.ValueType
-    @_builtins.property
-    def gpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Numbers of the GPUs."""
-
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        count: _builtins.int = ...,
-        gpus: _abc.Iterable[_builtins.int] | None = ...,
-        kind: Global___ModelInstanceGroup.Kind.ValueType = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "gpus", b"gpus", "kind", b"kind", "name", b"name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ModelInstanceGroup: _TypeAlias = ModelInstanceGroup  # noqa: Y015
-
-@_typing.final
 class ModelTransactionPolicy(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -869,7 +821,6 @@ class ModelConfig(_message.Message):
     MAX_BATCH_SIZE_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
-    INSTANCE_GROUP_FIELD_NUMBER: _builtins.int
     BACKEND_FIELD_NUMBER: _builtins.int
     MODEL_TRANSACTION_POLICY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -882,10 +833,6 @@ class ModelConfig(_message.Message):
     @_builtins.property
     def output(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelOutput]: ...
     @_builtins.property
-    def instance_group(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInstanceGroup]:
-        """A group for each device."""
-
-    @_builtins.property
     def model_transaction_policy(self) -> Global___ModelTransactionPolicy: ...
     def __init__(
         self,
@@ -895,213 +842,16 @@ class ModelConfig(_message.Message):
         max_batch_size: _builtins.int = ...,
         input: _abc.Iterable[Global___ModelInput] | None = ...,
         output: _abc.Iterable[Global___ModelOutput] | None = ...,
-        instance_group: _abc.Iterable[Global___ModelInstanceGroup] | None = ...,
         backend: _builtins.str = ...,
         model_transaction_policy: Global___ModelTransactionPolicy | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model_transaction_policy", b"model_transaction_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "input", b"input", "instance_group", b"instance_group", "max_batch_size", b"max_batch_size", "model_transaction_policy", b"model_transaction_policy", "name", b"name", "output", b"output", "platform", b"platform"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "input", b"input", "max_batch_size", b"max_batch_size", "model_transaction_policy", b"model_transaction_policy", "name", b"name", "output", b"output", "platform", b"platform"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ModelConfig: _TypeAlias = ModelConfig  # noqa: Y015
-
-@_typing.final
-class ModelStatisticsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Empty asks for all models."""
-    version: _builtins.str
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        version: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ModelStatisticsRequest: _TypeAlias = ModelStatisticsRequest  # noqa: Y015
-
-@_typing.final
-class StatisticDuration(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    COUNT_FIELD_NUMBER: _builtins.int
-    NS_FIELD_NUMBER: _builtins.int
-    count: _builtins.int
-    ns: _builtins.int
-    """All of them together, in nanoseconds."""
-    def __init__(
-        self,
-        *,
-        count: _builtins.int = ...,
-        ns: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "ns", b"ns"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StatisticDuration: _TypeAlias = StatisticDuration  # noqa: Y015
-
-@_typing.final
-class InferStatistics(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SUCCESS_FIELD_NUMBER: _builtins.int
-    FAIL_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    COMPUTE_INPUT_FIELD_NUMBER: _builtins.int
-    COMPUTE_INFER_FIELD_NUMBER: _builtins.int
-    COMPUTE_OUTPUT_FIELD_NUMBER: _builtins.int
-    CACHE_HIT_FIELD_NUMBER: _builtins.int
-    CACHE_MISS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def success(self) -> Global___StatisticDuration: ...
-    @_builtins.property
-    def fail(self) -> Global___StatisticDuration: ...
-    @_builtins.property
-    def queue(self) -> Global___StatisticDuration:
-        """Waiting for an engine."""
-
-    @_builtins.property
-    def compute_input(self) -> Global___StatisticDuration:
-        """From bytes to arrays."""
-
-    @_builtins.property
-    def compute_infer(self) -> Global___StatisticDuration:
-        """In the engine."""
-
-    @_builtins.property
-    def compute_output(self) -> Global___StatisticDuration:
-        """From arrays to bytes."""
-
-    @_builtins.property
-    def cache_hit(self) -> Global___StatisticDuration: ...
-    @_builtins.property
-    def cache_miss(self) -> Global___StatisticDuration: ...
-    def __init__(
-        self,
-        *,
-        success: Global___StatisticDuration | None = ...,
-        fail: Global___StatisticDuration | None = ...,
-        queue: Global___StatisticDuration | None = ...,
-        compute_input: Global___StatisticDuration | None = ...,
-        compute_infer: Global___StatisticDuration | None = ...,
-        compute_output: Global___StatisticDuration | None = ...,
-        cache_hit: Global___StatisticDuration | None = ...,
-        cache_miss: Global___StatisticDuration | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_hit", b"cache_hit", "cache_miss", b"cache_miss", "compute_infer", b"compute_infer", "compute_input", b"compute_input", "compute_output", b"compute_output", "fail", b"fail", "queue", b"queue", "success", b"success"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_hit", b"cache_hit", "cache_miss", b"cache_miss", "compute_infer", b"compute_infer", "compute_input", b"compute_input", "compute_output", b"compute_output", "fail", b"fail", "queue", b"queue", "success", b"success"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___InferStatistics: _TypeAlias = InferStatistics  # noqa: Y015
-
-@_typing.final
-class InferBatchStatistics(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    BATCH_SIZE_FIELD_NUMBER: _builtins.int
-    COMPUTE_INPUT_FIELD_NUMBER: _builtins.int
-    COMPUTE_INFER_FIELD_NUMBER: _builtins.int
-    COMPUTE_OUTPUT_FIELD_NUMBER: _builtins.int
-    batch_size: _builtins.int
-    """Requests that an engine ran together."""
-    @_builtins.property
-    def compute_input(self) -> Global___StatisticDuration: ...
-    @_builtins.property
-    def compute_infer(self) -> Global___StatisticDuration: ...
-    @_builtins.property
-    def compute_output(self) -> Global___StatisticDuration: ...
-    def __init__(
-        self,
-        *,
-        batch_size: _builtins.int = ...,
-        compute_input: Global___StatisticDuration | None = ...,
-        compute_infer: Global___StatisticDuration | None = ...,
-        compute_output: Global___StatisticDuration | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["compute_infer", b"compute_infer", "compute_input", b"compute_input", "compute_output", b"compute_output"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "compute_infer", b"compute_infer", "compute_input", b"compute_input", "compute_output", b"compute_output"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___InferBatchStatistics: _TypeAlias = InferBatchStatistics  # noqa: Y015
-
-@_typing.final
-class ModelStatistics(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    LAST_INFERENCE_FIELD_NUMBER: _builtins.int
-    INFERENCE_COUNT_FIELD_NUMBER: _builtins.int
-    EXECUTION_COUNT_FIELD_NUMBER: _builtins.int
-    INFERENCE_STATS_FIELD_NUMBER: _builtins.int
-    BATCH_STATS_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    version: _builtins.str
-    last_inference: _builtins.int
-    """When the last request ended, in milliseconds since 1970."""
-    inference_count: _builtins.int
-    """Clouds of the requests that succeeded."""
-    execution_count: _builtins.int
-    """Batches of these requests."""
-    @_builtins.property
-    def inference_stats(self) -> Global___InferStatistics: ...
-    @_builtins.property
-    def batch_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferBatchStatistics]: ...
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        version: _builtins.str = ...,
-        last_inference: _builtins.int = ...,
-        inference_count: _builtins.int = ...,
-        execution_count: _builtins.int = ...,
-        inference_stats: Global___InferStatistics | None = ...,
-        batch_stats: _abc.Iterable[Global___InferBatchStatistics] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["inference_stats", b"inference_stats"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_stats", b"batch_stats", "execution_count", b"execution_count", "inference_count", b"inference_count", "inference_stats", b"inference_stats", "last_inference", b"last_inference", "name", b"name", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ModelStatistics: _TypeAlias = ModelStatistics  # noqa: Y015
-
-@_typing.final
-class ModelStatisticsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MODEL_STATS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def model_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelStatistics]: ...
-    def __init__(
-        self,
-        *,
-        model_stats: _abc.Iterable[Global___ModelStatistics] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_stats", b"model_stats"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ModelStatisticsResponse: _TypeAlias = ModelStatisticsResponse  # noqa: Y015
 
 @_typing.final
 class ModelRepositoryParameter(_message.Message):
@@ -1237,7 +987,7 @@ class RepositoryModelLoadRequest(_message.Message):
     model_name: _builtins.str
     @_builtins.property
     def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]:
-        """"config": a model configuration as JSON, whose parameters may have a "path"."""
+        """To be empty: the files are on the server."""
 
     def __init__(
         self,

@@ -75,11 +75,6 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=farpoint_dot_inference_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
                 response_deserializer=farpoint_dot_inference_dot_open__inference__pb2.ModelConfigResponse.FromString,
                 _registered_method=True)
-        self.ModelStatistics = channel.unary_unary(
-                '/inference.GRPCInferenceService/ModelStatistics',
-                request_serializer=farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
-                response_deserializer=farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
-                _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
                 request_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
@@ -151,14 +146,7 @@ class GRPCInferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ModelConfig(self, request, context):
-        """Inputs, outputs and devices of a model, as Triton's configuration.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ModelStatistics(self, request, context):
-        """Counts and times of the requests to a model since the server started.
+        """Inputs and outputs of a model, as Triton's configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,11 +215,6 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelConfig,
                     request_deserializer=farpoint_dot_inference_dot_open__inference__pb2.ModelConfigRequest.FromString,
                     response_serializer=farpoint_dot_inference_dot_open__inference__pb2.ModelConfigResponse.SerializeToString,
-            ),
-            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
-                    servicer.ModelStatistics,
-                    request_deserializer=farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsRequest.FromString,
-                    response_serializer=farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
@@ -466,33 +449,6 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/ModelConfig',
             farpoint_dot_inference_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
             farpoint_dot_inference_dot_open__inference__pb2.ModelConfigResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ModelStatistics(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/inference.GRPCInferenceService/ModelStatistics',
-            farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
-            farpoint_dot_inference_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,7 @@ The Open Inference Protocol, version 2, with Triton's extensions: wire compatibl
 KServe.
 
 Names and numbers are those of the protocol; of ModelConfig, what this server says. Its calls on
-traces and logs are left out. The generated code lives in a descriptor pool of its
+statistics, traces and logs are left out. The generated code lives in a descriptor pool of its
 own, so that a process may also load another package that brings this protocol along.
 """
 
@@ -54,9 +54,7 @@ class GRPCInferenceServiceStub:
     ModelStreamInfer: _grpc.StreamStreamMultiCallable[_open_inference_pb2.ModelInferRequest, _open_inference_pb2.ModelStreamInferResponse]
     """Runs a model for each request; responses come in the order of the requests."""
     ModelConfig: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.ModelConfigRequest, _open_inference_pb2.ModelConfigResponse]
-    """Inputs, outputs and devices of a model, as Triton's configuration."""
-    ModelStatistics: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.ModelStatisticsRequest, _open_inference_pb2.ModelStatisticsResponse]
-    """Counts and times of the requests to a model since the server started."""
+    """Inputs and outputs of a model, as Triton's configuration."""
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryIndexRequest, _open_inference_pb2.RepositoryIndexResponse]
     """Models that are loaded or can be."""
     RepositoryModelLoad: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelLoadRequest, _open_inference_pb2.RepositoryModelLoadResponse]
@@ -84,9 +82,7 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     ModelStreamInfer: _aio.StreamStreamMultiCallable[_open_inference_pb2.ModelInferRequest, _open_inference_pb2.ModelStreamInferResponse]  # type: ignore[assignment]
     """Runs a model for each request; responses come in the order of the requests."""
     ModelConfig: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.ModelConfigRequest, _open_inference_pb2.ModelConfigResponse]  # type: ignore[assignment]
-    """Inputs, outputs and devices of a model, as Triton's configuration."""
-    ModelStatistics: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.ModelStatisticsRequest, _open_inference_pb2.ModelStatisticsResponse]  # type: ignore[assignment]
-    """Counts and times of the requests to a model since the server started."""
+    """Inputs and outputs of a model, as Triton's configuration."""
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryIndexRequest, _open_inference_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
     """Models that are loaded or can be."""
     RepositoryModelLoad: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelLoadRequest, _open_inference_pb2.RepositoryModelLoadResponse]  # type: ignore[assignment]
@@ -159,15 +155,7 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _open_inference_pb2.ModelConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_open_inference_pb2.ModelConfigResponse, _abc.Awaitable[_open_inference_pb2.ModelConfigResponse]]:
-        """Inputs, outputs and devices of a model, as Triton's configuration."""
-
-    @_abc_1.abstractmethod
-    def ModelStatistics(
-        self,
-        request: _open_inference_pb2.ModelStatisticsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.ModelStatisticsResponse, _abc.Awaitable[_open_inference_pb2.ModelStatisticsResponse]]:
-        """Counts and times of the requests to a model since the server started."""
+        """Inputs and outputs of a model, as Triton's configuration."""
 
     @_abc_1.abstractmethod
     def RepositoryIndex(

@@ -1,12 +1,7 @@
 """The models as Triton's model repository: lookup, metadata, list, load and unload."""
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import torch
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
@@ -19,7 +14,6 @@ from farpoint_server.transport.grpc.handlers import Methods, UnaryFunction, unar
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
-CONFIG = "config"
 PLATFORM = "farpoint"
 
 
@@ -28,7 +22,6 @@ class ModelRepository:
     """The built-in model `fps` and the models of the registry."""
 
     registry: Registry
-    devices: Sequence[torch.device]
     is_serving: Callable[[], bool]
 
     @property
@@ -62,7 +55,7 @@ class ModelRepository:
     def config(self, name: str, version: str) -> pb.ModelConfigResponse:
         """The configuration of a model; raises NotFoundError."""
         optional = fps.OPTIONAL if name == fps.NAME else ()
-        return model_config(self.metadata(name, version), optional, self.devices)
+        return model_config(self.metadata(name, version), optional)
 
     def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
         """Every model that is loaded, was loaded, or can be loaded without a path."""
@@ -78,25 +71,23 @@ class ModelRepository:
         return response
 
     async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
-        """Loads or reloads a model from the path in its configuration, or from its previous path.
+        """Loads a known model again, from the path that it had.
 
         Raises:
-            NotFoundError: there is neither.
-            InvalidRequestError: it cannot be loaded.
+            NotFoundError: there is none of this name; AdminService loads new ones.
+            InvalidRequestError: it cannot be loaded, or has a configuration or files.
         """
         _check_repository(request.repository_name)
-        name, path = request.model_name, _path_of(request.parameters)
-        if name == fps.NAME:
-            return pb.RepositoryModelLoadResponse()
-        if path is None:
-            if name not in self.registry.sources:
-                known = ", ".join(self.registry.sources)
+        name, sources = request.model_name, self.registry.sources
+        if request.parameters:
+            raise InvalidRequestError("parameters", "none: the files are on the server", "some")
+        if name != fps.NAME:
+            if name not in sources:
                 raise NotFoundError(
-                    f"model_name: expected one of {known}, or a path in the parameters of "
-                    f"{CONFIG!r}, got {quoted(name)}"
+                    f"model_name: expected one of {', '.join(sources)}, got {quoted(name)}; "
+                    "LoadModel of farpoint.v1.AdminService loads others"
                 )
-            path = self.registry.sources[name]
-        await self.registry.load(name, path)
+            await self.registry.load(name, sources[name])
         return pb.RepositoryModelLoadResponse()
 
     async def unload(
@@ -124,26 +115,6 @@ def _check_repository(name: str) -> None:
         raise UnsupportedError(f"repository_name: expected none, got {quoted(name)}")
 
 
-def _path_of(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> Path | None:
-    """The path in the parameters of a model's configuration; None without one."""
-    for name in parameters:
-        if name.startswith("file:"):
-            field = f"parameters[{name[:64]}]"
-            raise InvalidRequestError(field, "a path on the server in 'config'", "a file's content")
-    if CONFIG not in parameters:
-        return None
-    try:
-        config: Any = json.loads(parameters[CONFIG].string_param)
-        path = config.get("parameters", {}).get("path", {}).get("string_value", "")
-    except (ValueError, AttributeError, RecursionError):
-        path = None
-    if not isinstance(path, str):
-        expected = 'JSON such as {"parameters": {"path": {"string_value": "FILE"}}}'
-        got = quoted(parameters[CONFIG].string_param)
-        raise InvalidRequestError(f"parameters[{CONFIG}]", expected, got)
-    return Path(path) if path else None
-
-
 def model_metadata(name: str, inputs: Sizes, outputs: Sizes) -> pb.ModelMetadataResponse:
     """Inputs and outputs of a model."""
     tensor = pb.ModelMetadataResponse.TensorMetadata
@@ -157,7 +128,7 @@ def model_metadata(name: str, inputs: Sizes, outputs: Sizes) -> pb.ModelMetadata
 
 
 def model_config(
-    metadata: pb.ModelMetadataResponse, optional: Collection[str], devices: Sequence[torch.device]
+    metadata: pb.ModelMetadataResponse, optional: Collection[str]
 ) -> pb.ModelConfigResponse:
     """The configuration of a model."""
     config = pb.ModelConfig(
@@ -181,12 +152,4 @@ def model_config(
         ],
         model_transaction_policy=pb.ModelTransactionPolicy(decoupled=False),
     )
-    for index, device in enumerate(devices):
-        is_cpu = device.type == "cpu"
-        config.instance_group.add(
-            name=f"{metadata.name}_{index}",
-            kind=pb.ModelInstanceGroup.KIND_CPU if is_cpu else pb.ModelInstanceGroup.KIND_GPU,
-            count=1,
-            gpus=() if is_cpu else [device.index or 0],
-        )
     return pb.ModelConfigResponse(config=config)

@@ -53,8 +53,6 @@ UNSUPPORTED = {
     },
 }
 TIMEOUT = "timeout"
-# Metadata of a call by which Triton's clients ask for a status instead of `error_message`.
-STATUS_KEY = "triton_grpc_error"
 FINAL = "triton_final_response"
 
 
@@ -140,8 +138,6 @@ class InferStream(OrderedStream):
     def __init__(self, context: Context, servicer: OpenInferenceServicer) -> None:
         super().__init__(context, servicer.outgoing, servicer.idle_s)
         self._servicer = servicer
-        metadata = dict(context.invocation_metadata() or ())
-        self._fails_with_status = metadata.get(STATUS_KEY) == "true"
 
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
         """The ModelStreamInferResponse to one request; an error fails only this request."""
@@ -152,8 +148,6 @@ class InferStream(OrderedStream):
             timeout_s = self._context.time_remaining()
             answer = await self._servicer.answer(message, arrived, timeout_s)
         except Exception as error:
-            if self._fails_with_status:  # which the end of the call is logged with
-                raise
             interceptor.log_end(arrived, error)
             clear_tracebacks(error)
             return [self._failure(message, error).SerializeToString()]

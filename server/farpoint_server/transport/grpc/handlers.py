@@ -73,29 +73,6 @@ async def read_end(context: Context) -> None:
     raise InvalidRequestError("request", "one message", "none")
 
 
-def until_idle(messages: Any, idle_s: float) -> Any:
-    """The messages of a stream until none comes for so many seconds; one message as it is.
-
-    Raises:
-        DeadlinePassedError: while one is waited for.
-    """
-    return _until_idle(messages, idle_s) if hasattr(messages, "__aiter__") else messages
-
-
-async def _until_idle(messages: AsyncIterator[Any], idle_s: float) -> AsyncIterator[Any]:
-    reader = messages.__aiter__()
-    while True:
-        try:
-            message = await asyncio.wait_for(reader.__anext__(), idle_s)
-        except StopAsyncIteration:
-            return
-        except asyncio.TimeoutError:
-            raise DeadlinePassedError(f"nothing arrived for {idle_s:g} s") from None
-        if isinstance(message, ServiceError):
-            raise message
-        yield message
-
-
 def parse_error(data: bytes) -> InvalidRequestError:
     """The error for bytes that are not a valid message."""
     return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")

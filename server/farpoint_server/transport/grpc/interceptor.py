@@ -27,7 +27,7 @@ from farpoint_server.request_context import (
     address_of,
 )
 from farpoint_server.transport.auth import Auth
-from farpoint_server.transport.grpc.handlers import Behavior, Context, Handler, adapt, until_idle
+from farpoint_server.transport.grpc.handlers import Behavior, Context, Handler, adapt
 from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
 from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.tracing import Tracing
@@ -39,7 +39,6 @@ REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
 # Services whose calls are logged and counted; probes of health would drown them.
 PACKAGES = ("farpoint.", "inference.")
-IDLE_S = 3600.0
 
 log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
@@ -61,8 +60,7 @@ class RequestMetrics:
 class RequestInterceptor(grpc.aio.ServerInterceptor):
     """Wraps the calls of the services in PACKAGES and bounds those of health and reflection.
 
-    A method of any kind may return its answer, write its answers itself or yield them. Streams of
-    reflection that are silent for `idle_s` seconds end.
+    A method of any kind may return its answer, write its answers itself or yield them.
     """
 
     def __init__(
@@ -71,13 +69,11 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         metrics: RequestMetrics | None = None,
         limits: CallLimits | None = None,
         outgoing: Outgoing | None = None,
-        idle_s: float = IDLE_S,
         auth: Auth | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._in_flight, self._limits, self._outgoing = in_flight, limits, outgoing
         self._metrics = metrics or RequestMetrics()
-        self._idle_s = idle_s
         self._auth, self._tracing = auth, tracing
         self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
@@ -158,7 +154,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 if slots is not None:
                     slots.enter(caller)
                     context.add_done_callback(lambda _: slots.leave(caller))  # type: ignore[arg-type]
-                return await behavior(until_idle(request, self._idle_s), context)
+                return await behavior(request, context)
             except grpc.aio.InternalError:  # the caller has left
                 raise asyncio.CancelledError from None
             except ServiceError as error:

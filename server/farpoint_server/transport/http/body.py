@@ -1,8 +1,7 @@
 """Body of an HTTP request: received on demand, bounded, and counted as it arrives."""
 
 import asyncio
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,11 +12,8 @@ from starlette.types import Receive
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.transport.admission import Admission, Reservation
 
-# Unpacked at a time: some milliseconds.
-PIECE_BYTES = 1 << 20
 # Converted on the event loop; the way to another thread costs more.
 INLINE_BYTES = 1 << 14
-GZIP_BITS = 16 + zlib.MAX_WBITS
 
 T = TypeVar("T")
 
@@ -29,13 +25,11 @@ class BodyLimits:
     admission: Admission
     """Counts their bytes while they are received."""
     threads: ThreadPoolExecutor
-    """Unpacks and converts large ones."""
+    """Convert large ones."""
     max_bytes: int
-    """Of one body, unpacked."""
+    """Of one body."""
     clouds: int
     """Of one request."""
-    gzip: bool
-    """Whether they may be compressed."""
 
 
 class Body:
@@ -48,7 +42,6 @@ class Body:
     def __init__(self, receive: Receive, headers: Headers, limits: BodyLimits) -> None:
         length = headers.get("content-length")
         self._length = None if length is None else int(length)
-        self._gzipped = headers.get("content-encoding") == "gzip"
         self._receive, self._limits = receive, limits
         self.ended = asyncio.Event()
 
@@ -63,8 +56,6 @@ class Body:
         most = min(max_bytes, self._limits.max_bytes)
         with self._limits.admission.reserve(0, 0) as reservation:
             raw = await self._read_all(most, reservation)
-            if self._gzipped:
-                raw = await self._unpack(raw, most, reservation)
             if convert is None:
                 return raw
             # The text and its message are in memory together.
@@ -95,31 +86,7 @@ class Body:
             parts.append(part)
             if not event.get("more_body", False):
                 self.ended.set()
-                return _join(parts)
-
-    async def _unpack(self, packed: bytes, most: int, reservation: Reservation) -> bytes:
-        loop, unpacker = asyncio.get_running_loop(), zlib.decompressobj(GZIP_BITS)
-        parts, size = [], 0
-        while not unpacker.eof:
-            try:
-                part = await loop.run_in_executor(
-                    self._limits.threads, unpacker.decompress, packed, PIECE_BYTES
-                )
-            except zlib.error as error:
-                raise InvalidRequestError("request", "a body in gzip", str(error)) from error
-            packed = unpacker.unconsumed_tail
-            if not (part or packed or unpacker.eof):
-                raise InvalidRequestError("request", "a body in gzip", "a part of one")
-            size += len(part)
-            if size > most:
-                raise _too_large(most, "more when it is unpacked")
-            reservation.add(0, len(part))
-            parts.append(part)
-        return _join(parts)
-
-
-def _join(parts: Sequence[bytes]) -> bytes:
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(most: int, got: str) -> InvalidRequestError:

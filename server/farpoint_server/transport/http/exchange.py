@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from http import HTTPStatus
 from typing import NamedTuple, Protocol, TypeAlias
 
 import grpc
@@ -100,10 +99,9 @@ class Exchange:
         if self._needs_certificate and not scope["state"].get("has_certificate"):
             text = "expected a client certificate, got none"
             return _status(grpc.StatusCode.UNAUTHENTICATED, text)
-        encodings = ("identity", "gzip") if self.limits.gzip else ("identity",)
         encoding = Headers(scope=scope).get("content-encoding", "identity")
-        if encoding not in encodings:
-            text = f"content-encoding: expected {' or '.join(encodings)}, got {quoted(encoding)}"
+        if encoding != "identity":
+            text = f"content-encoding: expected identity, got {quoted(encoding)}"
             return _status(grpc.StatusCode.UNIMPLEMENTED, text)
         return None
 
@@ -146,9 +144,7 @@ class Exchange:
 
 async def send_all(send: Send, answer: HttpResponse, more_headers: HeaderList = ()) -> None:
     """Sends an answer; returns when the connection has accepted it or is closed."""
-    headers = [*answer.headers, *more_headers]
-    if answer.status != HTTPStatus.NOT_MODIFIED:
-        headers.append(("content-length", str(len(answer.body))))
+    headers = [*answer.headers, *more_headers, ("content-length", str(len(answer.body)))]
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": raw})
     last, body = answer.body, answer.body

@@ -17,7 +17,6 @@ ALLOWED = (
     "authorization",
     "connect-protocol-version",
     "connect-timeout-ms",
-    "content-encoding",
     "content-type",
     "inference-header-content-length",
     "x-request-id",

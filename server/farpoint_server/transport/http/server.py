@@ -11,6 +11,7 @@ from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
@@ -26,7 +27,7 @@ from farpoint_server.transport.http.connect import ConnectApp
 from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, BoundedConnection
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.origins import guard
-from farpoint_server.transport.http.page import PageApp
+from farpoint_server.transport.http.page import make_page
 from farpoint_server.transport.sockets import drop_new_connections, reason_of
 
 SWEEP_S = 0.5
@@ -196,7 +197,7 @@ class HttpPort(HttpServer):
 
     Attributes:
         exchange: Runs calls of the servicers that register at its `calls`.
-        page: Files for browsers.
+        page: Files for browsers; None without any.
 
     Raises:
         StartError: the address cannot be bound.
@@ -213,7 +214,7 @@ class HttpPort(HttpServer):
         )
         needs_certificate = tls is not None and tls.requires_client
         self.exchange = Exchange(UnaryCalls(servers.interceptor), limits, needs_certificate)
-        self.page = PageApp()
+        self.page = make_page()
         self._origins = settings.http_origins
 
     async def serve(
@@ -230,12 +231,13 @@ class HttpPort(HttpServer):
             await self.start(guard(app, self.address, self._origins))
 
 
-def make_app(routes: Sequence[BaseRoute], connect: ASGIApp, page: ASGIApp) -> ASGIApp:
+def make_app(routes: Sequence[BaseRoute], connect: ASGIApp, page: ASGIApp | None) -> ASGIApp:
     """An application of routes; other requests are an RPC if they are POST, or else a file."""
+    files = page or PlainTextResponse("Not Found", 404)
 
     async def default(scope: Scope, receive: Receive, send: Send) -> None:
         is_file = scope["method"] in ("GET", "HEAD")
-        await (page if is_file else connect)(scope, receive, send)
+        await (files if is_file else connect)(scope, receive, send)
 
     app = Starlette(routes=routes)
     app.router.default = default

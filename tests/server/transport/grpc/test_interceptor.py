@@ -271,24 +271,6 @@ async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(c
     await call_directly(interceptor, behavior(clock, b"up"), CallContext(b"hello"), WATCH)
 
 
-async def test_a_stream_of_a_probe_ends_where_nothing_is_asked():
-    async def silence():
-        await asyncio.Event().wait()
-        yield
-
-    async def answers(requests, context):  # noqa: ARG001
-        async for request in requests:
-            yield request
-
-    handler = grpc.stream_stream_rpc_method_handler(answers)
-    interceptor = RequestInterceptor(InFlight(), idle_s=0.01)
-    guarded = await intercept(interceptor, f"/{WATCH}", handler)
-    context = CallContext()
-    with pytest.raises(AbortError):
-        await guarded.stream_stream(silence(), context)
-    assert context.aborted[:2] == ("DEADLINE_EXCEEDED", "nothing arrived for 0.01 s")
-
-
 @pytest.mark.parametrize("sent", ["x", "x" * 128])
 def test_a_request_id_that_fits_is_kept(sent):
     assert request_id_of([("other", "a"), ("x-request-id", sent)]) == sent

@@ -1,7 +1,6 @@
-"""Bodies of HTTP requests: bounds, and what counts while they are received, unpacked, converted."""
+"""Bodies of HTTP requests: bounds, and what counts while they are received and converted."""
 
 import asyncio
-import gzip
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,7 +31,7 @@ def body(admission):
     def make(*pieces, max_bytes=1 << 19, whole=True, **headers):
         named = Headers({name.replace("_", "-"): value for name, value in headers.items()})
         make.caller = AsgiCaller(*pieces, whole=whole)
-        limits = BodyLimits(admission, threads, max_bytes, clouds=1, gzip=True)
+        limits = BodyLimits(admission, threads, max_bytes, clouds=1)
         return Body(make.caller.receive, named, limits)
 
     yield make
@@ -83,34 +82,3 @@ async def test_what_arrives_counts_as_it_arrives_until_its_caller_leaves(body, a
 async def test_a_body_without_room_is_refused(body):
     with pytest.raises(OverloadedError):
         await body(bytes(1 << 20), b"a", max_bytes=LARGE).read(None, LARGE)
-
-
-@pytest.mark.parametrize("plain", [bytes(range(256)) * 40, b""])
-async def test_gzip_is_unpacked_in_steps_and_counts_with_its_packed_bytes(
-    body, admission, monkeypatch, plain
-):
-    monkeypatch.setattr(module, "PIECE_BYTES", 1000)
-    packed = gzip.compress(plain)
-    seen = []
-
-    def convert(raw):
-        assert admission.points == 0
-        seen.append(admission.bytes)
-        return raw
-
-    most = max(len(packed), len(plain))
-    assert await body(packed, content_encoding="gzip").read(convert, most) == plain
-    assert seen == [len(packed) + 2 * len(plain)]
-
-
-@pytest.mark.parametrize(
-    ("packed", "why"),
-    [
-        (gzip.compress(bytes(1001), mtime=0), "at most 1000 bytes, got more when it is unpacked"),
-        (gzip.compress(b"a part of this", mtime=0)[:-9], "a body in gzip, got a part of one"),
-        (b"no gzip at all", "incorrect header check"),
-    ],
-)
-async def test_gzip_that_is_too_large_or_broken_is_refused(body, packed, why):
-    with pytest.raises(InvalidRequestError, match=why):
-        await body(packed, content_encoding="gzip").read(None, 1000)

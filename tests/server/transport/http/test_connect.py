@@ -69,8 +69,8 @@ def port():
     """The application of an HTTP port with a page, a route and the service."""
     threads, service = ThreadPoolExecutor(1), Service()
 
-    def make(needs_certificate=False, gzip=False, max_bytes=1 << 18):
-        limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1, gzip)
+    def make(needs_certificate=False, max_bytes=1 << 18):
+        limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1)
         calls = UnaryCalls(RequestInterceptor(InFlight()))
         service.add_to(Registries(calls))
         health = health_pb2.DESCRIPTOR.services_by_name["Health"]
@@ -177,7 +177,7 @@ async def test_what_is_no_call_is_refused(port, path, headers, status, code):
 
 
 async def test_what_is_described_and_not_registered_is_no_call():
-    limits = BodyLimits(Admission(1, 1, 1), None, 1, 1, gzip=False)
+    limits = BodyLimits(Admission(1, 1, 1), None, 1, 1)
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     app = ConnectApp(
         Exchange(UnaryCalls(RequestInterceptor(InFlight())), limits, needs_certificate=False),
@@ -196,13 +196,10 @@ async def test_json_has_a_bound_of_its_own(port):
     assert (await post(app, b"", content_length=length, **PROTO)).body == SERVING
 
 
-async def test_versions_deadlines_and_gzip_that_are_right_go_through(port):
+async def test_versions_and_deadlines_that_are_right_go_through(port):
     right = {"connect_protocol_version": "1", "connect_timeout_ms": "9" * 10}
     assert (await post(port(), **PROTO, **right, content_encoding="identity")).body == SERVING
     assert 9_999_900 < port.service.remaining_s < 10_000_000
-    assert (await post(port(gzip=True), b"", **PROTO, content_encoding="gzip")).status == 400
-    answer = await post(port(gzip=True), b"", **PROTO, content_encoding="br")
-    assert answer.json["message"] == "content-encoding: expected identity or gzip, got 'br'"
 
 
 async def test_without_a_certificate_there_are_no_calls_where_one_is_needed(port):
