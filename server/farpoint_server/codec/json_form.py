@@ -1,6 +1,7 @@
 """Protobuf messages in their JSON form, bounded before they are parsed."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -35,19 +36,24 @@ def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
     parts = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
     if parts > most:
         raise InvalidRequestError("request", f"JSON of at most {most} values", parts)
+    return parse(load(raw, _Number), kind).SerializeToString()
+
+
+def load(raw: bytes, parse_float: Callable[[str], float] = float) -> dict[str, Any]:
+    """The object of a JSON text; raises InvalidRequestError for another text."""
     try:
-        text: Any = json.loads(raw, parse_float=_Number)
+        text: Any = json.loads(raw, parse_float=parse_float)
     except (ValueError, RecursionError) as error:
         raise _refusal(str(error)) from error
     if not isinstance(text, dict):
         raise _refusal(f"JSON {type(text).__name__}")
-    return parse(text, kind).SerializeToString()
+    return text
 
 
-def parse(fields: dict[str, Any], kind: type[M]) -> M:
+def parse(fields: Mapping[str, Any], kind: type[M]) -> M:
     """The message of a JSON object; raises InvalidRequestError for another value."""
     try:
-        return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
+        return json_format.ParseDict(dict(fields), kind(), max_recursion_depth=MAX_DEPTH)
     # OverflowError: an integer such as 10^400, which no double holds.
     except (
         *(json_format.Error, OverflowError, ValueError, TypeError, AttributeError, KeyError),
@@ -66,4 +72,6 @@ def dump(value: Any) -> bytes:
 
 
 def _refusal(why: str) -> InvalidRequestError:
-    return InvalidRequestError("request", "a message in JSON", shortened(why))
+    # Half of a surrogate pair is no text of a status.
+    text = why.encode(errors="replace").decode()
+    return InvalidRequestError("request", "a message in JSON", shortened(text))

@@ -7,14 +7,14 @@ Types are checked before numpy sees a value: it would make an array of strings a
 longest, which is gigabytes for a body of some hundred kilobytes.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from farpoint.inference import open_inference_pb2 as pb
+from farpoint_server.codec import json_form
 from farpoint_server.codec.dtypes import INFERENCE_TYPES
 from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, length_delimited
@@ -32,12 +32,13 @@ _ELEMENTS: Mapping[str, set[type]] = {"f": {int, float}, "b": {bool}, "i": {int}
 ALL_BINARY = "binary_data_output"
 _RAW = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 _KINDS = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
+_INPUT, _OUTPUT = ("name", "datatype", "shape"), ("name",)
 
 
 def read_rest_request(
     model: str, version: str, body: Buffer, json_size: int | None = None
-) -> tuple[pb.ModelInferRequest, list[Buffer]]:
-    """The request of a body, and the data of its inputs, which may be views of the body.
+) -> tuple[pb.ModelInferRequest, bytes]:
+    """The request of a body without the data of its inputs, and all of it on the wire.
 
     Args:
         model: Name of the model in the URL.
@@ -50,31 +51,24 @@ def read_rest_request(
     if not 0 <= size <= len(view):
         expected = f"0 to {len(view)}, the bytes of the body"
         raise InvalidRequestError("Inference-Header-Content-Length", expected, size)
-    fields = check_object(read_rest_json(view[:size]), "request")
-    request = pb.ModelInferRequest(model_name=model, model_version=version)
-    request.id = check_text(fields.get("id", ""), "id")
-    _fill(request.parameters, fields, "parameters")
-    raw, rest = [], view[size:]
-    for index, item in enumerate(check_list(fields.get("inputs", []), "inputs", MAX_INPUTS)):
-        data, rest = _add_input(request, item, rest, f"inputs[{index}]")
-        raw.append(data)
+    fields = load(view[:size])
+    inputs = check_list(fields.get("inputs", []), "inputs", MAX_INPUTS)
+    outputs = check_list(fields.get("outputs", []), "outputs", MAX_OUTPUTS)
+    parts = {
+        "inputs": [_pick(item, _INPUT, f"inputs[{i}]") for i, item in enumerate(inputs)],
+        "outputs": [_pick(item, _OUTPUT, f"outputs[{i}]") for i, item in enumerate(outputs)],
+    }
+    whole = {"model_name": model, "model_version": version, **_pick(fields, ("id",)), **parts}
+    request = json_form.parse(whole, pb.ModelInferRequest)
+    chunks: list[Buffer] = [request.SerializeToString()]
+    rest = view[size:]
+    for i, (given, described) in enumerate(zip(inputs, request.inputs, strict=True)):
+        data, rest = _data(given, described, rest, f"inputs[{i}]")
+        chunks += length_delimited(_RAW, [data])
     if len(rest):
         got = f"{len(rest)} bytes more"
         raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
-    for index, item in enumerate(check_list(fields.get("outputs", []), "outputs", MAX_OUTPUTS)):
-        field = f"outputs[{index}]"
-        output = check_object(item, field)
-        added = request.outputs.add(name=check_text(output.get("name", ""), f"{field}.name"))
-        _fill(added.parameters, output, f"{field}.parameters")
-    return request, raw
-
-
-def serialize_rest_request(request: pb.ModelInferRequest, raw: list[Buffer]) -> bytes:
-    """A request and the data of its inputs as a ModelInferRequest on the wire."""
-    chunks: list[Buffer] = [request.SerializeToString()]
-    for data in raw:
-        chunks += length_delimited(_RAW, [data])
-    return b"".join(chunks)
+    return request, b"".join(chunks)
 
 
 def write_rest_response(
@@ -109,43 +103,45 @@ def write_rest_response(
         **({"id": response.id} if response.id else {}),
         **({"parameters": _plain(response.parameters)} if response.parameters else {}),
     }
-    return json.dumps(fields, separators=(",", ":")).encode(), binary
+    return json_form.dump(fields), binary
 
 
-def _add_input(
-    request: pb.ModelInferRequest, item: Any, rest: memoryview, field: str
+def _data(
+    given: Mapping[str, Any],
+    described: pb.ModelInferRequest.InferInputTensor,
+    rest: memoryview,
+    field: str,
 ) -> tuple[Buffer, memoryview]:
     """The data of an input, and what is left of the binary data."""
-    given = check_object(item, field)
-    added = request.inputs.add(name=check_text(given.get("name", ""), f"{field}.name"))
-    added.datatype = check_text(given.get("datatype", ""), f"{field}.datatype")
-    for size in check_list(given.get("shape", []), f"{field}.shape", MAX_DIMENSIONS):
-        if type(size) is not int or not -(2**63) <= size < 2**63:
-            got = f"an {type(size).__name__}"
-            raise InvalidRequestError(f"{field}.shape", "integers of 64 bits", got)
-        added.shape.append(size)
-    _fill(added.parameters, given, f"{field}.parameters")
-    if BINARY_SIZE not in added.parameters:
-        data = tensor_bytes(given, added.datatype, tuple(added.shape), f"{field}.data")
-        return data, rest
+    if BINARY_SIZE not in described.parameters:
+        shape = tuple(described.shape)
+        return tensor_bytes(given, described.datatype, shape, f"{field}.data"), rest
     if "data" in given:
         raise InvalidRequestError(f"{field}.data", f"none with {BINARY_SIZE}", "data")
-    size = added.parameters[BINARY_SIZE].int64_param
+    size = described.parameters[BINARY_SIZE].int64_param
     if not 0 <= size <= len(rest):
         where = f"{field}.parameters[{BINARY_SIZE}]"
         raise InvalidRequestError(where, f"0 to {len(rest)}, what is left of the body", size)
     return rest[:size], rest[size:]
 
 
-def _fill(parameters: Any, given: Mapping[str, Any], field: str) -> None:
-    """Adds the JSON object `parameters` of an object to a map of InferParameter."""
-    for name, value in check_object(given.get("parameters", {}), field).items():
-        where = f"{field}[{check_text(name, field)[:64]}]"
-        kind = _KINDS.get(type(value))
-        if kind is None or (type(value) is int and not -(2**63) <= value < 2**63):
-            expected = "a boolean, a number of 64 bits or a string"
-            raise InvalidRequestError(where, expected, type(value).__name__)
-        setattr(parameters[name], kind, check_text(value, where) if type(value) is str else value)
+def _pick(item: Any, names: Sequence[str], field: str = "") -> dict[str, Any]:
+    """These fields of a JSON object and its parameters, for protobuf's JSON form."""
+    given = check_object(item, field)
+    check_list(given.get("shape", []), f"{field}.shape", MAX_DIMENSIONS)
+    typed = typed_parameters(given.get("parameters", {}), f"{field}.parameters".lstrip("."))
+    return {**{name: given[name] for name in names if name in given}, "parameters": typed}
+
+
+def typed_parameters(given: Any, field: str = "parameters") -> dict[str, Any]:
+    """A JSON object of parameters, for protobuf's JSON form of InferParameter."""
+    typed: dict[str, Any] = {}
+    for name, value in check_object(given, field).items():
+        if type(value) not in _KINDS:
+            got = type(value).__name__
+            raise InvalidRequestError(field, "booleans, numbers and strings", got)
+        typed[name] = {_KINDS[type(value)]: value}
+    return typed
 
 
 def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
@@ -155,15 +151,12 @@ def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
     }
 
 
-def read_rest_json(text: memoryview) -> Any:
-    """The value of a JSON text; raises InvalidRequestError if it is invalid or too long."""
+def load(text: memoryview) -> dict[str, Any]:
+    """The object of a JSON text; raises InvalidRequestError if it is invalid or too long."""
     if len(text) > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"
         raise InvalidRequestError("request", expected, f"{len(text)} bytes")
-    try:
-        return json.loads(bytes(text))
-    except (ValueError, RecursionError):
-        raise InvalidRequestError("request", "a JSON object", f"{len(text)} other bytes") from None
+    return json_form.load(bytes(text))
 
 
 def check_object(value: Any, field: str) -> Mapping[str, Any]:
@@ -179,17 +172,6 @@ def check_list(value: Any, field: str, most: int | None = None) -> list[Any]:
         raise InvalidRequestError(field, "a JSON list", type(value).__name__)
     if most is not None and len(value) > most:
         raise InvalidRequestError(field, f"at most {most}", len(value))
-    return value
-
-
-def check_text(value: Any, field: str) -> str:
-    """A value that must be text; raises InvalidRequestError."""
-    if not isinstance(value, str):
-        raise InvalidRequestError(field, "a string", type(value).__name__)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequestError(field, "Unicode text", "half of a surrogate pair") from None
     return value
 
 

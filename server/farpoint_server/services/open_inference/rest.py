@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from google.protobuf import message_factory
+from google.protobuf import json_format, message_factory
 from google.protobuf.message import Message
 from google.rpc import status_pb2
 from starlette.datastructures import Headers
@@ -15,10 +15,9 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import json_form
 from farpoint_server.codec.open_inference.rest import (
     MAX_BYTES,
-    check_object,
-    read_rest_json,
+    load,
     read_rest_request,
-    serialize_rest_request,
+    typed_parameters,
     write_rest_response,
 )
 from farpoint_server.errors import InvalidRequestError
@@ -43,8 +42,9 @@ PATHS = (
 # Answers of which one field is the whole JSON, and such as are 400 where one is false.
 WHOLE = {"ModelConfig": "config", "RepositoryIndex": "models"}
 TRUTH = {"ServerLive": "live", "ServerReady": "ready", "ModelReady": "ready"}
+# Fields of sizes of tensors.
+SIZES = ("dims", "shape")
 JSON_SIZE = "inference-header-content-length"
-_PARAMETERS = {bool: "bool_param", int: "int64_param", str: "string_param"}
 
 
 def routes(exchange: Exchange) -> Sequence[BaseRoute]:
@@ -93,12 +93,10 @@ class CallForm(_RestForm):
         self._method, self._path = method, path
 
     def read(self, body: bytes) -> bytes:
-        text = read_rest_json(memoryview(body)) if body else {}
-        fields = dict(check_object(text, "request"))
+        fields = load(memoryview(body)) if body else {}
         if "parameters" in fields:
-            given = check_object(fields["parameters"], "parameters")
-            fields["parameters"] = {name: _parameter(value) for name, value in given.items()}
-        return json_form.parse(fields | dict(self._path), self._request).SerializeToString()
+            fields["parameters"] = typed_parameters(fields["parameters"])
+        return json_form.parse({**fields, **self._path}, self._request).SerializeToString()
 
     def write(self, raw: bytes) -> HttpResponse:
         answer = plain(self._response.FromString(raw))
@@ -125,11 +123,10 @@ class InferForm(_RestForm):
                 "Inference-Header-Content-Length", "a number", "something else"
             )
         name, version = self._path["name"], self._path.get("version", "")
+        json_size = None if size is None else int(size)
         # Kept for `write`, without its tensors.
-        self._request, raw = read_rest_request(
-            name, version, body, None if size is None else int(size)
-        )
-        return serialize_rest_request(self._request, raw)
+        self._request, raw = read_rest_request(name, version, body, json_size)
+        return raw
 
     def write(self, raw: bytes) -> HttpResponse:
         text, binary = write_rest_response(self._request, pb.ModelInferResponse.FromString(raw))
@@ -141,31 +138,19 @@ class InferForm(_RestForm):
 
 def plain(message: Message) -> dict[str, Any]:
     """A message as JSON with the names of the contract, and with numbers as numbers."""
-    shown: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            shown[field.name] = {str(key): _shown(field, item) for key, item in value.items()}
-        elif field.is_repeated:
-            shown[field.name] = [_shown(field, item) for item in value]
-        else:
-            shown[field.name] = _shown(field, value)
+    shown = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return dict(_with_numbers(shown))
+
+
+def _with_numbers(shown: Any, name: str = "") -> Any:
+    """The same with integers for the texts that protobuf makes of those of 64 bits: of sizes."""
+    if isinstance(shown, dict):
+        return {name: _with_numbers(value, name) for name, value in shown.items()}
+    if isinstance(shown, list):
+        return [int(one) if name in SIZES else _with_numbers(one) for one in shown]
     return shown
-
-
-def _shown(field: Any, value: Any) -> Any:
-    if isinstance(value, Message):
-        return plain(value)
-    return value if field.enum_type is None else field.enum_type.values_by_number[value].name
-
-
-def _parameter(value: Any) -> dict[str, Any]:
-    if type(value) not in _PARAMETERS:
-        got = type(value).__name__
-        raise InvalidRequestError("parameters", "booleans, integers and strings", got)
-    return {_PARAMETERS[type(value)]: value}
 
 
 def _variants(pattern: str) -> Iterable[str]:
