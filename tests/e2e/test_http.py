@@ -84,31 +84,8 @@ def test_a_caller_that_leaves_cancels_its_work(start):
     http.close()
 
 
-def test_slots_and_fairness_are_those_of_grpc(start):
-    """Callers over HTTP and gRPC share the slots of the server."""
-    server = start(*HTTP, "--max-concurrent-rpcs", "2", "--max-caller-rpcs", "2", batch_s=60)
-    with HttpCaller(server) as http, server.connected() as stub:
-        peer = http.send(raw_call("Sample", SLOW.SerializeToString()))
-        call = stub.Sample.future(SLOW)
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 2)
-        answer = http.call("Sample", SLOW)
-        assert (answer.status, answer.json["code"]) == (429, "resource_exhausted")
-        assert answer.json["details"][0]["debug"] == {"retryDelay": "0.250s"}
-        assert server.metrics()["farpoint_refusals_total{reason=too_many_calls}"] == 1
-        call.cancel()
-        peer.close()
-
-
 LARGE = np.random.default_rng(6).normal(size=(40_000, 3)).astype(np.float32)
 HEAD = "POST {}Sample HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/{}\r\n"
-
-
-def test_an_expected_continue_comes_only_where_the_body_is_wanted(http):
-    expecting = "Expect: 100-continue\r\n"
-    refused = http.send(raw_call("Sample", b"", length=1 << 40, headers=expecting))
-    assert refused.recv(100).startswith(b"HTTP/1.1 400")
-    wanted = http.send(raw_call("Sample", b"", length=100, headers=expecting))
-    assert wanted.recv(100).startswith(b"HTTP/1.1 100")
 
 
 def test_bodies_that_trickle_count_and_do_not_block_others(start):
@@ -122,27 +99,6 @@ def test_bodies_that_trickle_count_and_do_not_block_others(start):
             peer.close()
         server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
-
-
-def test_unread_answers_count_until_their_peers_are_disconnected(start):
-    """Each of 12 peers wants 560 kB for 480 kB, and reads nothing."""
-    server = start(
-        *("--max-bytes-in-flight", str(4 << 20), "--max-message-bytes", str(4 << 20)),
-        *("--send-timeout-s", "0.5", *HTTP),
-    )
-    request = sample_request(LARGE, 20_000, return_points=True, return_distances=True)
-    with HttpCaller(server) as http:
-        peers = [socket.socket() for _ in range(12)]
-        for peer in peers:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
-            peer.connect((http.host, http.port))
-            peer.sendall(raw_call("Sample", request.SerializeToString()))
-        server.wait_for(lambda line: line["event"] == "peer reads too slowly" and line["closed"])
-        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
-        assert server.metrics()["farpoint_refusals_total{reason=send_timeout}"] >= 1
-        assert http.call("Sample", SMALL).status == 200
-        for peer in peers:
-            peer.close()
 
 
 def test_calls_after_one_another_on_one_connection_do_not_mix(server, http):

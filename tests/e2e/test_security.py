@@ -111,15 +111,6 @@ def test_another_certificate_does_not_connect(secured):
             caller.call_json("GetServerInfo", {}, **bearer(CAMERA))
 
 
-def test_over_http_health_and_metrics_need_no_certificate_and_calls_do(secured):
-    with secured.http(None, secured.files) as caller:
-        answer = caller.call_json("GetServerInfo", {}, **bearer(CAMERA))
-        assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
-        assert "client certificate" in answer.json["message"]
-        assert caller.request("GET", "/healthz").body == b"SERVING\n"
-        assert b"farpoint_serving 1.0" in caller.request("GET", "/metrics").body
-
-
 def test_the_probe_port_is_plain_text_and_has_health_only(secured):
     health, absent = (200, b"SERVING\n"), (404, b"Not Found")
     for path in ("/healthz", "/readyz", "/", "/metrics", MEMORY, "/v2/health/ready"):
@@ -187,18 +178,6 @@ def test_a_server_that_is_open_to_other_machines_warns_and_of_a_variable_that_is
     assert [line["addresses"] for line in warnings if "addresses" in line] == [["0.0.0.0:0"]]
     variables = [line["variables"] for line in warnings if "variables" in line]
     assert variables == [["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]]
-
-
-def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):
-    """test_browsers.py has every case."""
-    own = "https://viewer.example"
-    with HttpCaller(start(*HTTP, "--http-origins", own)) as caller:
-        assert caller.request("GET", "/metrics", host="evil.example").status == 421
-        foreign = caller.call_json("GetServerInfo", {}, origin="https://evil.example")
-        assert foreign.status == 403
-        answered = caller.call_json("GetServerInfo", {}, origin=own, host="viewer.example")
-        assert answered.status == 200
-        assert answered.headers["access-control-allow-origin"] == own
 
 
 def test_files_are_read_again_and_nothing_secret_is_ever_logged(secured, tmp_path):

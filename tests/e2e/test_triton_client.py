@@ -1,4 +1,4 @@
-"""NVIDIA's own clients, unmodified, over gRPC against a real server: every call."""
+"""NVIDIA's own clients, unmodified, over gRPC and HTTP against a real server: every call."""
 
 import queue
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
+from tests.support.servers.http_caller import HttpCaller
 from tests.support.servers.server_process import RunningServer
 
 from farpoint.inference import open_inference_pb2 as pb
@@ -48,8 +49,12 @@ def refusal(call: Callable[[], object]) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    with RunningServer("--encoder", "default", "--admin-listen", "127.0.0.1:00") as server:
+    # Administration has a port of its own, and is at that of HTTP.
+    http = "localhost:0"
+    flags = ("--http-listen", http, "--admin-listen", f"127.0.0.1:00,{http}")
+    with RunningServer("--encoder", "default", *flags) as server:
         yield server
+    assert not [line for line in server.log if line["level"] == "error"]
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +252,92 @@ def test_a_request_of_a_stream_that_fails_fails_alone_and_is_named(channel: grpc
     assert second.error_message.startswith("request: expected a serialized message")
     assert third.error_message.startswith("model_name: expected one of fps")
     assert third.infer_response.id == "another"
+
+
+@pytest.fixture
+def http(server) -> Iterator[HttpCaller]:
+    with HttpCaller(server) as http:
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [
+        ("GET", "/v2", 200),
+        ("GET", "/v2/health/live", 200),
+        ("GET", "/v2/health/ready", 200),
+        ("GET", "/v2/models/fps", 200),
+        ("GET", "/v2/models/fps/versions/1", 200),
+        ("GET", "/v2/models/fps/versions/1/config", 200),
+        ("GET", "/v2/models/fps/ready", 200),
+        ("GET", "/v2/models/none/ready", 400),
+        ("GET", "/v2/models/none", 404),
+        ("GET", "/v2/models/fps/versions/2", 404),
+        ("POST", "/v2/models/fps", 405),
+        ("GET", "/v2/models/fps/infer", 405),
+        ("GET", "/v2/nothing", 404),
+        ("POST", "/v2/nothing", 404),
+    ],
+)
+def test_paths_have_their_statuses(http, verb, path, status):
+    assert http.request(verb, path).status == status
+
+
+def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
+    for verb, status in (("unload", 400), ("load", 200)):
+        assert http.request("POST", f"/v2/repository/models/{SHIPPED}/{verb}", b"{}").status == 200
+        assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
+
+
+@pytest.fixture(scope="module")
+def rest() -> Any:
+    # Without geventhttpclient tritonclient.http raises RuntimeError.
+    pytest.importorskip("geventhttpclient", reason="tritonclient[http] is not installed")
+    return pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
+
+
+@pytest.fixture
+def over_http(rest: Any, server: RunningServer) -> Iterator[Any]:
+    with rest.InferenceServerClient(server.ready["http_address"]) as client:
+        yield client
+
+
+def http_inputs(rest: Any, binary: bool = True) -> list[Any]:
+    made = []
+    for name, array in (("points", CLOUD), ("sample_count", np.array([20]))):
+        made.append(rest.InferInput(name, array.shape, datatype_of(array)))
+        made[-1].set_data_from_numpy(array, binary_data=binary)
+    return made
+
+
+def test_over_http_it_sees_server_and_models(over_http):
+    assert over_http.is_server_live()
+    assert over_http.is_server_ready()
+    assert over_http.is_model_ready("fps")
+    assert over_http.is_model_ready("fps", "1")
+    assert not over_http.is_model_ready("none")
+    assert over_http.get_server_metadata()["name"] == "farpoint-server"
+    assert over_http.get_model_metadata("fps")["inputs"][0]["shape"] == [-1, 3]
+    assert over_http.get_model_config("fps")["max_batch_size"] == 0
+    assert "fps" in {model["name"] for model in over_http.get_model_repository_index()}
+
+
+@pytest.mark.parametrize("binary_out", [True, False, None])
+@pytest.mark.parametrize("binary_in", [True, False])
+def test_over_http_it_samples(rest, over_http, client, binary_in, binary_out):
+    outputs, wanted = None, [sample.indices for sample in client.sample(CLOUD, 20)]
+    if binary_out is not None:
+        outputs = [rest.InferRequestedOutput("indices", binary_data=binary_out)]
+    result = over_http.infer(
+        "fps", http_inputs(rest, binary_in), outputs=outputs, request_id="mine"
+    )
+    np.testing.assert_array_equal(result.as_numpy("indices"), wanted)
+    assert result.get_response()["id"] == "mine"
+    if outputs is None:
+        np.testing.assert_array_equal(result.as_numpy("points")[0], CLOUD[0][wanted[0]])
+
+
+def test_over_http_an_error_has_its_status_and_text(rest, over_http):
+    with pytest.raises(rest.InferenceServerException, match="one of fps") as caught:
+        over_http.infer("none", http_inputs(rest))
+    assert caught.value.status() == "404"

@@ -1,6 +1,6 @@
 """The pipeline, its servicers and their registration, and the gauges that show their state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeAlias
@@ -33,7 +33,7 @@ from farpoint_server.transport.grpc import reflection
 from farpoint_server.transport.grpc.handlers import Method, Methods, refusals
 from farpoint_server.transport.grpc.health import Health
 from farpoint_server.transport.grpc.server import GrpcServers
-from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
+from farpoint_server.transport.http.calls import HandlerRegistry, UnaryCalls
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
 PUBLIC = (sampling.DESCRIPTOR, repository.DESCRIPTOR)
@@ -46,15 +46,16 @@ Wrap: TypeAlias = Callable[[str, Method], Method]
 
 
 def register(
-    registry: HandlerRegistry,
+    registries: Sequence[HandlerRegistry],
     service: ServiceDescriptor,
     methods: Methods,
     wrap: Wrap = lambda _, handler: handler,
 ) -> None:
-    """Registers methods of a service."""
+    """Registers methods of a service, with one handler for all registries."""
     name = service.full_name
     wrapped = {method: wrap(f"/{name}/{method}", handler) for method, handler in methods.items()}
-    registry.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, wrapped),))
+    for registry in registries:
+        registry.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, wrapped),))
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Servicers:
 
         `wrap` makes a handler ask the engine's process.
         """
-        inference, (administration,) = self.open_inference, ADMIN
-        public, is_public = Registries(servers.public, http), servers.admin is servers.public
+        inference, health, (administration,) = self.open_inference, self.health.methods(), ADMIN
+        public, is_public = (servers.public, http), servers.admin is servers.public
         for service, methods in (
             (sampling.DESCRIPTOR, self.sampling.methods()),
             (repository.DESCRIPTOR, inference.inference()),
@@ -86,21 +87,21 @@ class Servicers:
             register(public, service, methods)
             servers.acceptors.add(service.full_name, methods)
         register(public, repository.DESCRIPTOR, inference.descriptions(), wrap)
-        self.health.add_to(public)
+        register(public, HEALTH, health)
         for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
             loading = inference.repository.administration()
             if administers:
-                register(registry, repository.DESCRIPTOR, loading, wrap)
-                register(registry, administration, self.admin.methods(), wrap)
+                register([registry], repository.DESCRIPTOR, loading, wrap)
+                register([registry], administration, self.admin.methods(), wrap)
                 continue
-            register(registry, repository.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
+            register([registry], repository.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
             if registry is servers.public:  # instead of gRPC's "Method not found!"
-                register(registry, administration, refusals(self.admin.methods(), ADMIN_ALONE))
+                register([registry], administration, refusals(self.admin.methods(), ADMIN_ALONE))
         if servers.admin is not None and not is_public:
             for methods in (inference.descriptions(), inference.repository.administration()):
-                register(servers.admin, repository.DESCRIPTOR, methods, wrap)
-            register(servers.admin, administration, self.admin.methods(), wrap)
-            self.health.add_to(servers.admin)
+                register([servers.admin], repository.DESCRIPTOR, methods, wrap)
+            register([servers.admin], administration, self.admin.methods(), wrap)
+            register([servers.admin], HEALTH, health)
             reflection.add_to(servers.admin, (repository.DESCRIPTOR, *ADMIN, HEALTH))
         reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
 

@@ -41,9 +41,8 @@ def claim_unix(path: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why an address cannot be bound, in the words of the system."""
-    text = getattr(error, "strerror", None) or str(error)
-    return text.partition(" (while attempting")[0]
+    """Why an address cannot be bound, or a file read, in the words of the system."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 @contextmanager

@@ -7,18 +7,14 @@ import numpy as np
 import pytest
 from tests.support.messages import array, tensor
 
-from farpoint.inference import open_inference_pb2 as v2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
-from farpoint_server.codec.open_inference import exported
-from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.kinds.batching import ModelOutput
-from farpoint_server.kinds.encoder import StageOutput, manifest_of
-from farpoint_server.services.open_inference.repository import model_metadata
+from farpoint_server.kinds.encoder import StageOutput
 
 LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
 PLAIN = EncoderConfig(rates=(0.5, 0.5), channels=2)
@@ -132,81 +128,3 @@ def test_a_response_has_the_stages_and_the_times():
     assert not stage.HasField("points")
     (stage,) = response(request(lengths=[2, 4], return_points=True)).stages
     assert array(stage.points, "<f4").tolist() == CLOUD[[1, 2, 5]].tolist()
-
-
-def infer(points=CLOUD, colors=None, shape=None, outputs=()) -> v2.ModelInferRequest:
-    made = v2.ModelInferRequest(model_name="m", id="7", outputs=[{"name": o} for o in outputs])
-    given = [("points", points, shape or points.shape)]
-    if colors is not None:
-        given.append(("attributes", colors, (*(shape or points.shape)[:-1], colors.shape[-1])))
-    for name, values, sizes in given:
-        made.inputs.add(name=name, datatype=f"FP{8 * values.itemsize}", shape=sizes)
-        made.raw_input_contents.append(values.tobytes())
-    return made
-
-
-def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
-    manifest = manifest_of(config)
-    inputs = exported.tensor_sizes((manifest.points, *manifest.extra_inputs))
-    return model_metadata("m", inputs, exported.tensor_sizes(manifest.outputs))
-
-
-def test_metadata_of_an_encoder_lists_inputs_and_outputs():
-    described = metadata(COLORED)
-    assert (described.name, list(described.versions)) == ("m", ["1"])
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
-        ("points", "FP32", [-1, 3]),
-        ("attributes", "FP32", [-1, 3]),
-    ]
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
-        ("lengths_0", "INT64", []),
-        ("indices_0", "INT32", [-1]),
-        ("features_0", "FP32", [-1, 2]),
-        ("counts_0", "INT32", [-1]),
-        ("mean_distances_0", "FP32", [-1]),
-    ]
-    described = metadata(PLAIN)
-    assert [t.name for t in described.inputs] == ["points"]
-    assert [t.name for t in described.outputs][5:7] == ["lengths_1", "indices_1"]
-
-
-def test_equal_clouds_with_attributes_are_parsed():
-    made = infer(CLOUD, COLORS.astype(np.float64), shape=(2, 3, 3))
-    work = exported.parse_exported_request(whole(made), manifest_of(COLORED), LIMITS)
-    assert work.lengths.tolist() == [3, 3]
-    decoded = exported.decode_exported_request(work, manifest_of(COLORED))
-    assert decoded.rows["attributes"].tolist() == COLORS.tolist()
-
-
-# Of two clouds of three points one is kept.
-EVEN = StageOutput(
-    lengths=np.array([1, 1]),
-    indices=np.array([1, 2], np.int32),
-    features=np.array([[1, 2], [3, 4]], np.float32),
-    counts=np.array([3, 3], np.int32),
-    mean_distances=np.array([0.5, 1.5], np.float32),
-)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
-    def answer(made: v2.ModelInferRequest, config: EncoderConfig, *stages: StageOutput):
-        manifest = manifest_of(config)
-        work = exported.parse_exported_request(whole(made), manifest, LIMITS)
-        outcome = outcome_of(*stages)
-        return exported.serialize_exported_response(made, "m", manifest, work, 0.0, outcome)
-
-    made = infer(CLOUD.astype(dtype), shape=(2, 3, 3), outputs=("indices_0", "features_1"))
-    found = answer(made, PLAIN, EVEN, EVEN)
-    assert (found.model_name, found.model_version, found.id) == ("m", "1", "7")
-    assert [(o.name, o.datatype, list(o.shape)) for o in found.outputs] == [
-        ("indices_0", "INT32", [2, 1]),
-        ("features_1", "FP32", [2, 1, 2]),
-    ]
-    indices, features = found.raw_output_contents
-    assert indices == EVEN.indices.tobytes()
-    assert features == EVEN.features.tobytes()
-    # One cloud has no dimension of clouds.
-    one = StageOutput(*(value[:1] for value in EVEN))
-    found = answer(infer(CLOUD, outputs=("counts_0", "lengths_0")), ONE_STAGE, one)
-    assert [list(o.shape) for o in found.outputs] == [[1], []]

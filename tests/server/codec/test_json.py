@@ -9,7 +9,6 @@ import pytest
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec import json_form
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.json_form import MAX_FIELDS, read_json
 from farpoint_server.codec.open_inference import fps, rest
@@ -263,12 +262,3 @@ def test_a_message_of_many_values_is_refused_before_it_is_parsed():
         text = json.dumps({"lengths": [1] * (MAX_FIELDS + more - 1)})
         with refusal:
             read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
-
-
-def test_a_message_is_what_it_was():
-    request = sampling_pb2.SampleRequest(lengths=[3, 4], covering_radius=0.5, method=1)
-    text = json_form.write_json(request.SerializeToString(), sampling_pb2.SampleRequest)
-    assert (
-        sampling_pb2.SampleRequest.FromString(read_json(text, sampling_pb2.SampleRequest, 4))
-        == request
-    )

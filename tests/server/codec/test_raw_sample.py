@@ -251,16 +251,6 @@ def test_any_numbers_are_left_to_python_or_answered_as_by_python():
     assert answered > FUZZ_INPUTS // 50
 
 
-def test_a_message_may_end_anywhere():
-    whole = sample_request(cloud(8), 3, lengths=[8], return_points=True).SerializeToString()
-    ends = [end for end in range(len(whole) + 1) if is_answered(whole[:end])]
-    assert ends == [len(whole) - 2, len(whole)], "without the last field, and whole"
-    points = pb.SampleRequest(points=tensor(cloud(8))).SerializeToString()
-    counts = pb.SampleRequest(sample_counts=[3]).SerializeToString()
-    ends = [end for end in range(len(points) + 1) if is_answered(counts + points[:end])]
-    assert ends == [len(points)]
-
-
 def test_every_number_but_zero_is_true():
     raw = sample_request(cloud(4), 2).SerializeToString()
     for tag in (b"\x40", b"\x48", b"\x50"):

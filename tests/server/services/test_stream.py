@@ -2,22 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from unittest.mock import Mock
 
 import grpc
 import pytest
 from tests.support.rpc import CallContext
 
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import (
     DeadlinePassedError,
     DrainingError,
-    InvalidRequestError,
     OverloadedError,
 )
 from farpoint_server.services.stream import AHEAD, LAST_S, OrderedStream
-from farpoint_server.services.upload import BYTES_PER_S, handle, receive_points
+from farpoint_server.services.upload import BYTES_PER_S, receive_points
 from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.outgoing import Outgoing
 
@@ -167,18 +164,3 @@ async def test_an_upload_at_the_least_rate_is_received(clock):
     steady, size = [(10.0, bytes(10 * BYTES_PER_S))] * 4, 40 * BYTES_PER_S
     admission = Admission(1000, size, 1)
     assert await receive(Sender(clock, *steady), admission, size) == bytes(size)
-
-
-@pytest.mark.parametrize(
-    ("first", "got"),
-    [
-        ([pb.SampleLargeRequest(points_data=b"1")], "points_data"),
-        ([pb.SampleLargeRequest()], "an empty message"),
-        ([], "no message"),
-    ],
-)
-async def test_an_upload_without_a_request_first_is_refused(first, got):
-    context = CallContext(*(message.SerializeToString() for message in first))
-    with pytest.raises(InvalidRequestError, match=f"a request first, got {got}"):
-        await handle(Mock(limits=RequestLimits(1000, 1000, 1)), context)
-    assert not context.has_metadata

@@ -1,6 +1,5 @@
 """Unix sockets, and the one on which callers hand memory over."""
 
-import errno
 import fcntl
 import os
 import socket
@@ -15,7 +14,7 @@ from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
 from farpoint_server.transport.shared_memory import SharedMemoryServer, listen
-from farpoint_server.transport.sockets import claim_unix, reason_of
+from farpoint_server.transport.sockets import claim_unix
 
 KINDS = [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
 
@@ -87,18 +86,6 @@ def test_servers_that_start_together_wait_at_a_lock_of_the_folder(path):
 def test_a_missing_folder_is_left_to_bind(tmp_path):
     with claim_unix(str(tmp_path / "none" / "socket")):
         pass
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
-        (OSError(98, "in use (while attempting to bind on address 'a')"), "in use"),
-        (ValueError("no strerror"), "no strerror"),
-    ],
-)
-def test_the_reason_is_the_systems(error, reason):
-    assert reason_of(error) == reason
 
 
 SIZE = 8192

@@ -7,10 +7,8 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
 from farpoint_server.errors import quoted
-from farpoint_server.transport.grpc.handlers import Context
-from farpoint_server.transport.http.calls import HandlerRegistry
+from farpoint_server.transport.grpc.handlers import Context, Methods
 
-SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
@@ -89,12 +87,11 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def _of(self, service: str) -> int:
         return int(self._status.get(service, SERVICE_UNKNOWN))
 
-    def add_to(self, server: HandlerRegistry) -> None:
-        """Registers the servicer."""
+    def methods(self) -> Methods:
+        """Handlers of all methods."""
         read = health_pb2.HealthCheckRequest.FromString
         write = health_pb2.HealthCheckResponse.SerializeToString
-        methods = {
+        return {
             "Check": grpc.unary_unary_rpc_method_handler(self.Check, read, write),
             "Watch": grpc.unary_stream_rpc_method_handler(self.Watch, read, write),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))

@@ -121,18 +121,6 @@ class HandlerRegistry(Protocol):
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None: ...
 
 
-class Registries:
-    """Registers methods at several servers, one handler for all of them."""
-
-    def __init__(self, *registries: HandlerRegistry) -> None:
-        self._registries = registries
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
-        """Like grpc.aio.Server."""
-        for registry in self._registries:
-            registry.add_generic_rpc_handlers(generic_rpc_handlers)
-
-
 class UnaryCalls:
     """Runs calls of registered methods, each in its own task.
 

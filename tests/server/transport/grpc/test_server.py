@@ -37,13 +37,6 @@ async def test_an_address_that_cannot_be_bound_is_named_with_its_flag_and_the_re
             make(tokens_file="tokens", **settings).bind()
 
 
-async def test_a_port_in_use_is_refused():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        taken = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(StartError, match=f"--listen {taken}: cannot be bound: .* in use"):
-            make(listen=[taken]).bind()
-
-
 async def test_calls_of_a_server_that_leaves_go_on_until_it_stops():
     go_on, begun = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -121,7 +114,7 @@ def handler_of(behavior):
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
-async def test_old_connections_have_the_time_of_the_settings_to_end(monkeypatch):
+async def test_connections_have_the_calls_and_the_time_of_the_settings(monkeypatch):
     """The other limits of gRPC are seen in tests/e2e/faults."""
     given, original = {}, grpc.aio.server
 
@@ -130,7 +123,8 @@ async def test_old_connections_have_the_time_of_the_settings_to_end(monkeypatch)
         return original(interceptors=interceptors, options=options)
 
     monkeypatch.setattr(grpc.aio, "server", made)
-    make(max_connection_age_s=2000.75, max_connection_age_grace_s=9.5)
+    make(max_connection_age_s=2000.75, max_connection_age_grace_s=9.5, max_streams=7)
+    assert given["grpc.max_concurrent_streams"] == 7
     assert given["grpc.max_connection_age_ms"] == 2_000_750
     assert given["grpc.max_connection_age_grace_ms"] == 9_500
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from tests.support.rpc import AsgiCaller, ask
 
 from farpoint_server import request_context
+from farpoint_server.app.services import HEALTH, register
 from farpoint_server.codec import json_form
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.admission import Admission
@@ -24,7 +25,7 @@ from farpoint_server.transport.grpc.health import Health
 from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits
-from farpoint_server.transport.http.calls import HttpContext, Registries, UnaryCalls
+from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp, ProtoForm, error
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
@@ -72,9 +73,8 @@ def port():
     def make(needs_certificate=False, max_bytes=1 << 18):
         limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1)
         calls = UnaryCalls(RequestInterceptor(InFlight()))
-        service.add_to(Registries(calls))
-        health = health_pb2.DESCRIPTOR.services_by_name["Health"]
-        connect = ConnectApp(Exchange(calls, limits, needs_certificate), [health])
+        register([calls], HEALTH, service.methods())
+        connect = ConnectApp(Exchange(calls, limits, needs_certificate), [HEALTH])
         route = Route("/route", lambda _: PlainTextResponse("route"))
         make.admission, make.limits, make.calls = limits.admission, limits, calls
         return make_app([route], connect, PlainTextResponse("page"))
@@ -178,10 +178,9 @@ async def test_what_is_no_call_is_refused(port, path, headers, status, code):
 
 async def test_what_is_described_and_not_registered_is_no_call():
     limits = BodyLimits(Admission(1, 1, 1), None, 1, 1)
-    health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     app = ConnectApp(
         Exchange(UnaryCalls(RequestInterceptor(InFlight())), limits, needs_certificate=False),
-        [health],
+        [HEALTH],
     )
     assert (await post(app, **PROTO)).status == 404
 

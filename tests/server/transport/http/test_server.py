@@ -8,7 +8,6 @@ import ssl
 import sys
 
 import pytest
-from grpc_health.v1 import health_pb2
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from tests.support.compute.scheduling import until
 from tests.support.servers.certificates import issue
 
+from farpoint_server.app.services import HEALTH, register
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.admission import Admission
@@ -403,20 +403,20 @@ async def test_the_port_of_a_server_has_its_tls_routes_calls_and_origins(tmp_pat
     settings = Settings(
         listen=["127.0.0.1:0"],
         http_listen="127.0.0.1:0",
+        http_origins=["https://viewer.example"],
         tls_certificate=files.certificate,
         tls_key=files.key,
         tls_client_ca=files.ca if client_ca else None,
     )
     body_limits = BodyLimits(Admission(10, 1 << 20, 250), None, 1 << 18, 1)
     port = HttpPort(settings, GrpcServers(settings, RequestInterceptor(InFlight())), body_limits)
-    health = health_pb2.DESCRIPTOR.services_by_name["Health"]
-    Health(["a"]).add_to(port.exchange.calls)
-    await port.serve([Route("/route", answer)], [health])
+    register([port.exchange.calls], HEALTH, Health(["a"]).methods())
+    await port.serve([Route("/route", answer)], [HEALTH])
     assert port.url == f"https://{port.address}/"
     check = "POST /grpc.health.v1.Health/Check HTTP/1.1\r\nContent-Type: application/json\r\n"
     requests = (
         "GET /route HTTP/1.1\r\n",
-        f"{check}Content-Length: 2\r\n",
+        f"{check}Origin: https://viewer.example\r\nContent-Length: 2\r\n",
         f"{check}Origin: https://evil.example\r\nContent-Length: 2\r\n",
     )
     statuses = []
