@@ -18,7 +18,7 @@ from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.counts import Counts
 from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.grpc.server import GrpcServers
-from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.exchange import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.limits import CallLimits, InFlight
 from farpoint_server.transport.outgoing import Outgoing

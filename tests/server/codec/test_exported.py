@@ -19,7 +19,7 @@ from farpoint_server.codec.open_inference.exported import (
     serialize_exported_response,
     tensor_sizes,
 )
-from farpoint_server.codec.open_inference.message import read_infer_message
+from farpoint_server.codec.open_inference.messages import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError

@@ -12,7 +12,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.json_form import MAX_FIELDS, read_json
 from farpoint_server.codec.open_inference import fps, rest
-from farpoint_server.codec.open_inference.message import read_infer_message
+from farpoint_server.codec.open_inference.messages import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError

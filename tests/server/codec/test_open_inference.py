@@ -9,7 +9,7 @@ from tests.support.messages import field as wire_field
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
-from farpoint_server.codec.open_inference.message import read_infer_message, whole
+from farpoint_server.codec.open_inference.messages import read_infer_message, whole
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError

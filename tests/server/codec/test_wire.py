@@ -12,7 +12,7 @@ from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_server.codec import sample_request, wire, wire_limits
 from farpoint_server.codec.coordinates import decode_sample_request
-from farpoint_server.codec.open_inference.message import read_infer_message
+from farpoint_server.codec.open_inference.messages import read_infer_message
 from farpoint_server.codec.sample_request import (
     SampleMessage,
     parse_sample_request,

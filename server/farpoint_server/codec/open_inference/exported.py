@@ -19,9 +19,9 @@ from farpoint_server.codec.dtypes import (
     dtype_named,
     widened,
 )
-from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.tensors import (
+from farpoint_server.codec.open_inference.messages import (
     POINT_TYPES,
+    InferMessage,
     Output,
     Sizes,
     is_batched,

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.dtypes import INFERENCE_TYPES
-from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.tensors import (
+from farpoint_server.codec.open_inference.messages import (
     POINT_TYPES,
+    InferMessage,
     Output,
     Sizes,
     datatype_of,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.exported import tensor_sizes
-from farpoint_server.codec.open_inference.tensors import VERSION, Sizes
+from farpoint_server.codec.open_inference.messages import VERSION, Sizes
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
 from farpoint_server.kinds.model import LoadedModel
 from farpoint_server.models.registry import Registry

@@ -13,7 +13,7 @@ import grpc
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import request_context, version
 from farpoint_server.codec.open_inference import exported, fps
-from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
+from farpoint_server.codec.open_inference.messages import InferMessage, read_infer_message
 from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of

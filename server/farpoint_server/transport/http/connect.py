@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import grpc
-from google.protobuf import json_format, message_factory
+from google.protobuf import message_factory
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import status_pb2
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
@@ -44,10 +44,6 @@ HTTP_STATUS = {
     Code.UNAUTHENTICATED: 401,
 }
 CODES = {code.value[0]: code for code in Code}
-DETAILS = {
-    kind.DESCRIPTOR.full_name: kind
-    for kind in (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
-}
 
 
 class ProtoForm:
@@ -164,11 +160,6 @@ def refuse(status: status_pb2.Status) -> HttpResponse:
     return HttpResponse(HTTP_STATUS[code], headers, json_form.dump(body))
 
 
-def _describe(detail: AnyMessage) -> dict[str, Any]:
-    name = detail.type_url.rpartition("/")[2]
+def _describe(detail: AnyMessage) -> dict[str, str]:
     value = base64.b64encode(detail.value).decode().rstrip("=")
-    described: dict[str, Any] = {"type": name, "value": value}
-    kind = DETAILS.get(name)
-    if kind is not None:
-        described["debug"] = json_format.MessageToDict(kind.FromString(detail.value))
-    return described
+    return {"type": detail.TypeName(), "value": value}

@@ -21,11 +21,10 @@ from farpoint_server.config.network import split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.grpc.server import GrpcServers
-from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
 from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, BoundedConnection
-from farpoint_server.transport.http.exchange import Exchange
+from farpoint_server.transport.http.exchange import BodyLimits, Exchange
 from farpoint_server.transport.http.origins import guard
 from farpoint_server.transport.http.page import make_page
 from farpoint_server.transport.sockets import drop_new_connections, reason_of

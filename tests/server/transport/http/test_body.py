@@ -10,8 +10,8 @@ from tests.support.rpc import AsgiCaller
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.admission import Admission
-from farpoint_server.transport.http import body as module
-from farpoint_server.transport.http.body import Body, BodyLimits
+from farpoint_server.transport.http import exchange as module
+from farpoint_server.transport.http.exchange import Body, BodyLimits
 
 LARGE = 1 << 62
 

@@ -24,8 +24,8 @@ from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
-from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.connection import BoundedConnection
+from farpoint_server.transport.http.exchange import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.tls import TlsFiles
