@@ -70,39 +70,6 @@ def test_the_shape_of_a_tensor_begins_with_rows_where_it_has_some():
 
 
 @pytest.mark.parametrize(
-    ("leading", "lengths", "samples", "logits"),
-    [
-        ((2,), [3, 3], (2, 3, 3), (2, 5)),
-        ((), [6], (6, 3), (5,)),
-    ],
-)
-def test_outputs_have_a_dimension_of_clouds_where_the_points_do(leading, lengths, samples, logits):
-    sent = request(
-        xyz=np.zeros((*leading, 10, 3), np.float32),
-        color=np.zeros((*leading, 10, 2), np.float32),
-        label=np.zeros(leading, np.int64),
-        outputs=["logits", "samples"],
-    )
-    message = read_infer_message(sent.SerializeToString())
-    parsed = parse_exported_request(message, SEGMENTER, LIMITS)
-    rows = np.arange(18, dtype=np.float32).reshape(6, 3)
-    scores = np.arange(5 * len(lengths), dtype=np.float32).reshape(-1, 5)
-    outcome = Outcome(
-        {
-            "samples": ModelOutput(rows, np.array(lengths)),
-            "logits": ModelOutput(scores, None),
-        },
-        *(0, 0),
-    )
-    answer = serialize_exported_response(message.request, "m", SEGMENTER, parsed, 0.0, outcome)
-    assert [(o.name, o.datatype, tuple(o.shape)) for o in answer.outputs] == [
-        ("logits", "FP32", logits),
-        ("samples", "FP32", samples),
-    ]
-    assert [*answer.raw_output_contents] == [scores.tobytes(), rows.tobytes()]
-
-
-@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"color": None}, "inputs: expected the input 'color', got none of this name"),

@@ -9,14 +9,11 @@ import pytest
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.json_form import MAX_FIELDS, read_json
 from farpoint_server.codec.open_inference import fps, rest
 from farpoint_server.codec.open_inference.messages import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.kinds.sample import Samples
 
 LIMITS = RequestLimits(message_bytes=10_000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -72,54 +69,25 @@ def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
     np.testing.assert_array_equal(view.array(), features)
 
 
-@pytest.mark.parametrize(
-    ("fields", "in_binary"),
-    [
-        ({}, set()),
-        (
-            {"parameters": {"binary_data_output": True, "return_timings": True}},
-            {"indices", "distances"},
-        ),
-        (
-            {
-                "parameters": {"binary_data_output": True},
-                "outputs": [
-                    {"name": "indices", "parameters": {"binary_data": False}},
-                    {"name": "distances"},
-                ],
-            },
-            {"distances"},
-        ),
-        ({"outputs": [{"name": "indices", "parameters": {"binary_data": True}}]}, {"indices"}),
-    ],
-)
-def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
-    fields.setdefault("outputs", [{"name": "indices"}, {"name": "distances"}])
-    read = message(*body(points(data=CLOUD.tolist()), COUNT, **fields))
-    decoded = decode_sample_request(fps.parse_fps_request(read, LIMITS))
-    samples = Samples(np.array([1, 4, 9], np.int32), np.array([0.5, 2.5, 0], np.float32))
-    response = fps.serialize_fps_response(read.request, 0.0, decoded, Outcome(samples, 0, 0))
-    text, chunks = rest.write_rest_response(read.request, response)
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_an_output_is_binary_as_is_asked_of_it_or_else_of_all(default, asked):
+    parameters = {} if asked is None else {"parameters": {"binary_data": asked}}
+    fields = {
+        "outputs": [{"name": "o", **parameters}],
+        "parameters": {"binary_data_output": default},
+    }
+    request, _ = rest.read_rest_request("fps", "1", *body(**fields))
+    response = pb.ModelInferResponse(model_name="fps", id="7", raw_output_contents=[b"\1\2"])
+    response.outputs.add(name="o", datatype="UINT8", shape=[2])
+    response.parameters["queue_ms"].double_param = 0.5
+    text, binary = rest.write_rest_response(request, response)
     answered = json.loads(text)
-    assert (answered["model_name"], answered["model_version"]) == ("fps", "1")
-    times = {"queue_ms", "compute_ms", "server_ms"}
-    is_timed = "return_timings" in fields.get("parameters", {})
-    assert {*answered.get("parameters", {})} == (times if is_timed else set())
-    rest_of = memoryview(b"".join(chunks))
-    found = {}
-    for output in answered["outputs"]:
-        dtype = {"INT32": "<i4", "FP32": "<f4"}[output["datatype"]]
-        size = output.get("parameters", {}).get("binary_data_size")
-        assert (output["name"] in in_binary) == (size is not None) == ("data" not in output)
-        assert output["shape"] == [3]
-        if size is None:
-            found[output["name"]] = output["data"]
-        else:
-            found[output["name"]] = np.frombuffer(rest_of[:size], dtype).tolist()
-            rest_of = rest_of[size:]
-    assert not len(rest_of)
-    assert found["indices"] == [1, 4, 9]
-    assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
+    assert (answered["id"], answered["parameters"]) == ("7", {"queue_ms": 0.5})
+    is_binary = default if asked is None else asked
+    found = {"parameters": {"binary_data_size": 2}} if is_binary else {"data": [1, 2]}
+    assert answered["outputs"] == [{"name": "o", "datatype": "UINT8", "shape": [2], **found}]
+    assert binary == ([b"\1\2"] if is_binary else [])
 
 
 def test_numbers_that_json_lacks_need_binary_data():

@@ -267,15 +267,6 @@ def test_a_response_has_what_was_asked_for_and_nothing_else():
             assert found.tolist() == values.tolist()
 
 
-def test_attributes_are_those_of_the_chosen_points():
-    values = {"one": np.arange(6, dtype=np.int16), "two": np.arange(12.0).reshape(6, 2)}
-    sent = [tensor_pb2.Attribute(name=name, values=tensor(v)) for name, v in values.items()]
-    response = answer(attributes=sent)
-    assert [attribute.name for attribute in response.attributes] == ["one", "two"]
-    assert array(response.attributes[0].values, "<i2").tolist() == [1, 2, 5]
-    assert array(response.attributes[1].values, "<f8").tolist() == values["two"][ROWS].tolist()
-
-
 def test_a_response_is_counted_by_its_rows_before_it_is_made():
     values = [tensor_pb2.Attribute(name="a", values=tensor(np.zeros((6, 2))))]
     sent = pb.SampleRequest(points=tensor(CLOUDS.astype(np.float64)), sample_counts=[2])
