@@ -1,6 +1,5 @@
 """Calls: what requests of different messages have in common on their way through the pipeline."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -53,26 +52,34 @@ class DecodedCall(Generic[T]):
         return self.response_bytes is not None and self.response_bytes(outcome) <= INLINE_BYTES
 
 
-class Call(ABC, Generic[T]):
-    """A request, parsed and valid but for its values."""
+@dataclass(eq=False)
+class Call(Generic[T]):
+    """A request, parsed and valid but for its values.
+
+    Attributes:
+        lengths: Points of each cloud, (B,).
+        points: Of all clouds.
+        size: Bytes that it holds until it is answered.
+        is_small: Whether it is decoded on the event loop.
+        decode: Makes its work; raises InvalidRequestError for values that are wrong.
+        least_bytes: Computes the minimum of device memory; None if only the work knows.
+    """
 
     lengths: Int64s
-    """Points of each cloud, (B,)."""
     points: int
-    """Of all clouds."""
     size: int
-    """Bytes that it holds until it is answered."""
     is_small: bool
-    """Whether it is decoded on the event loop."""
-    least_bytes: int | None = None
-    """Minimum device memory; None if only the work knows."""
-
-    @abstractmethod
-    def decode(self) -> DecodedCall[T]:
-        """Its work; raises InvalidRequestError for values that are wrong."""
+    decode: Callable[[], DecodedCall[T]]
+    least_bytes: Callable[[], int] | None = None
 
 
-class ModelCall(Call[T]):
+def model_call(
+    model: str,
+    lengths: Int64s,
+    size: int,
+    to_work: Callable[[], Work[Any]],
+    to_response: Callable[[Outcome[Any]], T],
+) -> Call[T]:
     """A request to a loaded model.
 
     Args:
@@ -83,95 +90,72 @@ class ModelCall(Call[T]):
         to_response: Makes the response of the outcome.
     """
 
-    def __init__(
-        self,
-        model: str,
-        lengths: Int64s,
-        size: int,
-        to_work: Callable[[], Work[Any]],
-        to_response: Callable[[Outcome[Any]], T],
-    ) -> None:
-        self._model, self._to_work, self._to_response = model, to_work, to_response
-        self.lengths, self.points, self.size = lengths, int(lengths.sum()), size
-        self.is_small = size <= INLINE_BYTES
+    def decode() -> DecodedCall[T]:
+        return DecodedCall(to_work(), to_response, lambda _: {"model": model}, output_bytes)
 
-    def decode(self) -> DecodedCall[T]:
-        return DecodedCall(
-            self._to_work(),
-            self._to_response,
-            fields=lambda _: {"model": self._model},
-            response_bytes=output_bytes,
-        )
+    return Call(lengths, int(lengths.sum()), size, size <= INLINE_BYTES, decode)
 
 
-class SampleCall(Call[T]):
-    """A request to sample.
-
-    Args:
-        request: The reference to it is dropped once its data is decoded.
-        to_response: Makes the response of the decoded request and the outcome.
-    """
-
-    def __init__(
-        self,
-        request: ParsedSampleRequest,
-        to_response: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
-    ) -> None:
-        self._request, self._to_response = request, to_response
-        tensor, shared_bytes = request.points, request.shared_bytes
-        self.lengths, self.points = request.lengths, tensor.shape[0]
-        self.size = request.message_bytes + shared_bytes
-        is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
-        is_used_as_is = is_float32 and tensor.is_aligned
-        self.is_small = (
-            len(tensor.data) <= (INLINE_FLOAT32_BYTES if is_used_as_is else INLINE_BYTES)
-            and shared_bytes <= INLINE_BYTES
-            and (request.covering_radius is None or self.points <= INLINE_RADIUS_POINTS)
-        )
-
-    @property
-    def least_bytes(self) -> int:  # type: ignore[override]
-        """Of its longest cloud."""
-        counts, lengths = self._request.sample_counts, self.lengths
-        longest = int(lengths.argmax()) if len(lengths) > 1 else 0
-        if self._request.method is not None:
-            return method_bytes(int(lengths[longest]))
-        samples = int(counts[longest if len(counts) > 1 else 0])
-        return sample_bytes(int(lengths[longest]), 1, samples)
-
-    def decode(self) -> DecodedCall[T]:
-        decoded = decode_sample_request(self._request)
-        return DecodedCall(
-            decoded.work,
-            serialize=partial(self._to_response, decoded),
-            fields=_sample_fields,
-            response_bytes=partial(response_bytes, decoded.request),
-        )
+def sample_call(
+    request: ParsedSampleRequest,
+    to_response: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+) -> Call[T]:
+    """A request to sample; `to_response` makes the response of its decoded form and the outcome."""
+    sent, count, shared_bytes = request.points, request.points.shape[0], request.shared_bytes
+    is_float32 = type(sent) is TensorView and sent.data_type == DATA_TYPE_FLOAT32
+    most_bytes = INLINE_FLOAT32_BYTES if is_float32 and sent.is_aligned else INLINE_BYTES
+    return Call(
+        request.lengths,
+        points=count,
+        size=request.message_bytes + shared_bytes,
+        is_small=len(sent.data) <= most_bytes
+        and shared_bytes <= INLINE_BYTES
+        and (request.covering_radius is None or count <= INLINE_RADIUS_POINTS),
+        decode=partial(_decode_sample, request, to_response),
+        least_bytes=partial(_least_bytes, request),
+    )
 
 
-class RawCall(Call[bytes | None]):
+def raw_call(work: RawSample) -> Call[bytes | None]:
     """A request to sample that C++ reads and answers; None if it must be left to Python."""
-
-    is_small = True
-
-    def __init__(self, work: RawSample) -> None:
-        self._work = work
-        self.lengths, self.points = np.array([work.point_count]), work.point_count
-        self.size, self.least_bytes = work.message_bytes, work.least_bytes
-
-    def decode(self) -> DecodedCall[bytes | None]:
-        work = self._work
-        return DecodedCall(
-            work,
-            serialize=work.respond,
-            fields=lambda outcome: {"samples": work.samples_of(outcome)},
-            response_bytes=lambda _: work.response_bytes,
-        )
+    decoded = DecodedCall(
+        work,
+        work.respond,
+        lambda outcome: {"samples": work.samples_of(outcome)},
+        lambda _: work.response_bytes,
+    )
+    return Call(
+        np.array([work.point_count]),
+        points=work.point_count,
+        size=work.message_bytes,
+        is_small=True,
+        decode=lambda: decoded,
+        least_bytes=lambda: work.least_bytes,
+    )
 
 
 def output_bytes(outcome: Outcome[Outputs]) -> int:
     return sum(output.values.nbytes for output in outcome.result.values())
 
 
-def _sample_fields(outcome: Outcome[Samples]) -> Fields:
-    return {"samples": len(outcome.result.rows)}
+def _decode_sample(
+    request: ParsedSampleRequest,
+    to_response: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+) -> DecodedCall[T]:
+    decoded = decode_sample_request(request)
+    return DecodedCall(
+        decoded.work,
+        partial(to_response, decoded),
+        lambda outcome: {"samples": len(outcome.result.rows)},
+        partial(response_bytes, decoded.request),
+    )
+
+
+def _least_bytes(request: ParsedSampleRequest) -> int:
+    """Of its longest cloud."""
+    counts, lengths = request.sample_counts, request.lengths
+    longest = int(lengths.argmax()) if len(lengths) > 1 else 0
+    if request.method is not None:
+        return method_bytes(int(lengths[longest]))
+    samples = int(counts[longest if len(counts) > 1 else 0])
+    return sample_bytes(int(lengths[longest]), 1, samples)

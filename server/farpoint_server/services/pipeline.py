@@ -21,7 +21,7 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.work import Outcome
 from farpoint_server.request_context import Fields
-from farpoint_server.services.call import Call, RawCall, SampleCall
+from farpoint_server.services.call import Call, raw_call, sample_call
 from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.admission import Admission
 from farpoint_server.transport.grpc.handlers import Context
@@ -61,7 +61,7 @@ class Pipeline:
         message = read_sample_message(raw, self.limits.clouds)
         request = parse_sample_request(message, self.limits, self.regions)
         del raw, message  # what the points need of it, they hold
-        call = SampleCall(request, partial(serialize_sample_response, arrived))
+        call = sample_call(request, partial(serialize_sample_response, arrived))
         del request
         running = self.run(call, context.time_remaining())
         del call
@@ -87,7 +87,7 @@ class Pipeline:
         # Not reserved at admission: until it is answered, no other request is looked at.
         outcome: Outcome[Any] | None = compute.run_inline(work)
         if outcome is None:
-            running = self.run(RawCall(work), timeout_s) if compute.batches_messages else None
+            running = self.run(raw_call(work), timeout_s) if compute.batches_messages else None
             return await running if running else None
         fields = request_context.current().fields
         fields["points"], fields["clouds"], fields["samples"] = work.point_count, 1, work.samples
@@ -111,15 +111,16 @@ class Pipeline:
         fields, compute = {} if current is None else current.fields, self.compute
         with nullcontext() if is_admitted else self.admission.reserve(call.points, call.size):
             fields["points"], fields["clouds"] = call.points, len(call.lengths)
-            least_bytes = call.least_bytes if compute.is_bounded else None
-            if least_bytes is not None:
-                compute.check(least_bytes)
+            is_unchecked = compute.is_bounded
+            if is_unchecked and call.least_bytes is not None:
+                compute.check(call.least_bytes())
+                is_unchecked = False
             if call.is_small:
                 decoded = call.decode()
             else:
                 decoded = await loop.run_in_executor(self.threads, call.decode)
             del call
-            if compute.is_bounded and least_bytes is None:
+            if is_unchecked:
                 compute.check(decoded.work.least_bytes)
             outcome = await compute.run(decoded.work, timeout_s)
             fields.update(decoded.fields(outcome))

@@ -20,7 +20,7 @@ from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.kinds.model import LoadedModel, ModelWork
 from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
-from farpoint_server.services.call import ModelCall
+from farpoint_server.services.call import model_call
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.grpc.handlers import Context, Methods, unary_methods
@@ -54,7 +54,7 @@ class SamplingServicer:
         model = self.registry.encoder(message.model)
         assert model.config is not None
         request = parse_encode_request(message, len(raw), model.config, limits)
-        call = ModelCall(
+        call = model_call(
             model.name,
             request.lengths,
             len(raw),

@@ -26,7 +26,7 @@ from farpoint_server.errors import (
     clear_tracebacks,
     status_of,
 )
-from farpoint_server.services.call import SampleCall
+from farpoint_server.services.call import sample_call
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.grpc import interceptor
 from farpoint_server.transport.grpc.handlers import Context
@@ -192,7 +192,7 @@ class SampleStream(OrderedStream):
                 interceptor.log_end(arrived)
                 return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, [done])]
             request = parse_sample_request(self._parse(raw)[0], pipeline.limits, pipeline.regions)
-            call = SampleCall(request, partial(sample_response_chunks, arrived))
+            call = sample_call(request, partial(sample_response_chunks, arrived))
             chunks = await pipeline.run(call, timeout_s)
         except Exception as error:
             interceptor.log_end(arrived, error)

@@ -21,7 +21,7 @@ from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.services.call import SampleCall
+from farpoint_server.services.call import sample_call
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.admission import Reservation
 from farpoint_server.transport.grpc.handlers import Context
@@ -50,7 +50,7 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
         message = SampleMessage(head, data, head.ByteSize())
         request = parse_sample_request(message, pipeline.limits)
         del message, data
-        call = SampleCall(request, partial(_serialize, arrived))
+        call = sample_call(request, partial(_serialize, arrived))
         del request
         return await pipeline.run(call, context.time_remaining(), is_admitted=True)
 

@@ -17,7 +17,7 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.kinds.sample import Samples, SampleWork
-from farpoint_server.services.pipeline import Pipeline, SampleCall
+from farpoint_server.services.pipeline import Pipeline, sample_call
 from farpoint_server.transport.admission import Admission
 
 SIZE = 8192
@@ -206,7 +206,7 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
     pipeline = Pipeline(LIMITS, admission, None, Compute(), None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
     request = parse_sample_request(sent, LIMITS, pipeline.regions)
-    await pipeline.run(SampleCall(request, lambda *_: []), 1.0)
+    await pipeline.run(sample_call(request, lambda *_: []), 1.0)
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
 

@@ -35,7 +35,7 @@ from farpoint_server.request_context import RequestContext
 from farpoint_server.services.call import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
-    SampleCall,
+    sample_call,
 )
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import Receiver
@@ -89,7 +89,7 @@ async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded(
     memory = Manager(FakeAllocator(1 << 20), Thresholds(), Gate(), bounded=True)
     engine = CpuEngine(1, memory)
     nan = np.full((LARGE, 3), np.nan, np.float32)
-    call = SampleCall(parse_sample_request(message(LARGE, 5, nan), LIMITS), lambda *_: [])
+    call = sample_call(parse_sample_request(message(LARGE, 5, nan), LIMITS), lambda *_: [])
     with pytest.raises(TooLargeError):
         await pipeline(compute=compute_on(engine)).run(call, None)
     engine.close()
@@ -119,7 +119,7 @@ class Threads(ThreadPoolExecutor):
 )
 async def test_only_what_takes_long_leaves_the_event_loop(points, samples, fields, elsewhere):
     request = parse_sample_request(message(points, samples, **fields), LIMITS)
-    call = SampleCall(request, partial(serialize_sample_response, 0.0))
+    call = sample_call(request, partial(serialize_sample_response, 0.0))
     with Threads() as threads:
         data = await pipeline(threads).run(call, None)
     assert threads.count == elsewhere
@@ -174,5 +174,5 @@ def test_the_least_memory_of_a_request_is_that_of_its_longest_cloud(lengths):
     points = np.zeros((sum(lengths), 3), np.float32)
     message = sample_request(points, 3, lengths=lengths).SerializeToString()
     request = parse_sample_request(read_sample_message(message, 5), LIMITS)
-    call = SampleCall(request, partial(serialize_sample_response, 0))
-    assert call.least_bytes == sample_bytes(900, 1, 3)
+    call = sample_call(request, partial(serialize_sample_response, 0))
+    assert call.least_bytes() == sample_bytes(900, 1, 3)

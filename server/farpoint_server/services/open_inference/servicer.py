@@ -18,7 +18,7 @@ from farpoint_server.codec.tensors import RequestLimits, check_message_size
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.kinds.model import ModelWork
-from farpoint_server.services.call import Call, ModelCall, SampleCall
+from farpoint_server.services.call import Call, model_call, sample_call
 from farpoint_server.services.open_inference.repository import DESCRIPTOR, ModelRepository
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.stream import OrderedStream
@@ -88,12 +88,12 @@ class OpenInferenceServicer:
         if model is None:
             sample = fps.parse_fps_request(message, self.pipeline.limits)
             serialize = partial(fps.serialize_fps_response, request, arrived)
-            call: Call[pb.ModelInferResponse] = SampleCall(sample, serialize)
+            call: Call[pb.ModelInferResponse] = sample_call(sample, serialize)
         else:
             manifest = model.manifest
             infer = exported.parse_exported_request(message, manifest, self.model_limits)
             described = request, model.name, manifest, infer, arrived
-            call = ModelCall(
+            call = model_call(
                 model.name,
                 infer.lengths,
                 message.size,
