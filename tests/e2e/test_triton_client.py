@@ -157,24 +157,6 @@ def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin
     )
 
 
-def test_unsupported_calls_name_the_alternative(stock):
-    for call, name in (
-        (stock.get_trace_settings, "TraceSetting"),
-        (lambda: stock.update_trace_settings(settings={"trace_rate": "1"}), "TraceSetting"),
-        (stock.get_log_settings, "LogSettings"),
-        (lambda: stock.update_log_settings({"log_verbose_level": 1}), "LogSettings"),
-        (lambda: stock.register_cuda_shared_memory("x", b"aGFuZGxl", 0, 8), "CudaShared"),
-        (stock.unregister_cuda_shared_memory, "CudaSharedMemoryUnregister: send tensors"),
-        (lambda: stock.register_system_shared_memory("x", "/x", 8), "SystemSharedMemoryRegister"),
-        (stock.get_system_shared_memory_status, "SystemSharedMemoryStatus"),
-        (stock.unregister_system_shared_memory, "SystemSharedMemoryUnregister"),
-    ):
-        status, text = refusal(call)
-        assert status == "StatusCode.UNIMPLEMENTED"
-        assert text.startswith(name)
-        assert len(text.split()) > 4
-
-
 def test_the_contract_is_wire_compatible_with_the_stock_clients():
     service = pytest.importorskip("tritonclient.grpc.service_pb2")
     theirs, ours = (

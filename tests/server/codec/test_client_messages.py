@@ -14,7 +14,6 @@ from tests.support.messages import is_answered, python_response, read, sample_re
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint.v1.packed_cloud_pb2 import PackedCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -235,18 +234,6 @@ def test_every_field_is_in_exactly_one_list():
 @pytest.mark.parametrize("field", LEFT)
 def test_a_field_that_is_left(field):
     assert not is_answered(with_field(LEFT[field]))
-
-
-TYPES = {"FLOAT32": "f4", "FLOAT64": "f8"}
-
-
-@pytest.mark.parametrize("name", tensor_pb2.DataType.keys())
-def test_types_of_points(name):
-    """Two bytes a coordinate do not pay for a small cloud: few send them."""
-    short = name.removeprefix("DATA_TYPE_")
-    request = sample_request(NINE.astype(TYPES.get(short, "f4")), 2)
-    request.points.data_type = tensor_pb2.DataType.Value(name)
-    assert is_answered(request.SerializeToString()) is (short in TYPES)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,8 @@ from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport.grpc import interceptor
 from farpoint_server.transport.grpc.handlers import (
     Context,
-    Method,
     Methods,
     UnaryFunction,
-    refusals,
     unary_methods,
 )
 from farpoint_server.transport.limits import InFlight
@@ -41,17 +39,6 @@ EXTENSIONS = (
     "parameters",
     "binary_tensor_data",
 )
-# Calls of Triton that are no part of our contract, and the text of their refusal.
-UNSUPPORTED = {
-    "ModelStatistics": "/metrics at --http-listen has counts and times of each model",
-    "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
-    "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
-    **{
-        f"{kind}SharedMemory{method}": "send tensors in the message: only farpoint.v1 shares memory"
-        for kind in ("System", "Cuda")
-        for method in ("Status", "Register", "Unregister")
-    },
-}
 TIMEOUT = "timeout"
 FINAL = "triton_final_response"
 
@@ -104,15 +91,12 @@ class OpenInferenceServicer:
 
     def inference(self) -> Methods:
         """Handlers that run models; they read messages when there is headroom."""
-        methods: dict[str, Method] = {
+        return {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
             ),
             "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self.stream_infer),
         }
-        for name, text in UNSUPPORTED.items():
-            methods.update(refusals([name], f": {text}"))
-        return methods
 
     def descriptions(self) -> Methods:
         """Handlers that describe the server and its models; an unknown model is not ready."""
