@@ -9,7 +9,7 @@ import numpy.typing as npt
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType, widened
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, type_name
+from farpoint_server.codec.tensors import MAX_PACKED_FIELDS, RequestLimits, type_name
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.compute.arrays import Int32s
 from farpoint_server.errors import InvalidRequestError, quoted
@@ -74,58 +74,31 @@ def _check_number(name: str, value: int, low: int, high: int, meaning: str) -> N
 
 
 def _parse_fields(cloud: packed_cloud_pb2.PackedCloud) -> tuple[Axis, Axis, Axis]:
-    """The coordinates among the fields, all of which lie within a record."""
+    """The coordinates among the fields; others are not looked at."""
     if len(cloud.fields) > MAX_PACKED_FIELDS:
         raise InvalidRequestError(
             f"{PACKED}.fields", f"at most {MAX_PACKED_FIELDS}", len(cloud.fields)
         )
-    spans = [_span(field, i, cloud.point_step) for i, field in enumerate(cloud.fields)]
     names = [field.name for field in cloud.fields]
     if any(names.count(axis) != 1 for axis in AXES):
         given = quoted(", ".join(names)) if names else "none"
         raise InvalidRequestError(f"{PACKED}.fields", "x, y and z once each", given)
-    places = [names.index(axis) for axis in AXES]
-    for place, axis in zip(places, AXES, strict=True):
-        begin, end = spans[place]
-        for i, (other_begin, other_end) in enumerate(spans):
-            if i != place and other_begin < end and begin < other_end:
-                expected = f"other bytes than {begin} to {end - 1}, which are {axis}"
-                got = f"{other_begin} to {other_end - 1}"
-                raise InvalidRequestError(f"{PACKED}.fields[{i}].offset", expected, got)
-    x, y, z = (_axis(cloud, place) for place in places)
+    x, y, z = (_axis(cloud, names.index(axis)) for axis in AXES)
     return x, y, z
 
 
-def _span(field: packed_cloud_pb2.PackedField, i: int, step: int) -> tuple[int, int]:
-    """The first byte of a field in a record, and the first byte after it."""
-    path = f"{PACKED}.fields[{i}]"
-    if len(field.name) > MAX_NAME:
-        expected = f"at most {MAX_NAME} characters"
-        raise InvalidRequestError(f"{path}.name", expected, len(field.name))
-    element = ELEMENT_TYPES.get(field.data_type)
-    if element is None:
-        expected = "a DataType of the contract"
-        raise InvalidRequestError(f"{path}.data_type", expected, type_name(field.data_type))
-    most = step // element.itemsize
-    if field.count > most:
-        expected = f"at most {most}, which fill the point_step of {step} bytes"
-        raise InvalidRequestError(f"{path}.count", expected, field.count)
-    size = element.itemsize * max(field.count, 1)
-    if field.offset + size > step:
-        expected = f"{size} bytes within the point_step of {step} bytes"
-        raise InvalidRequestError(f"{path}.offset", expected, f"an offset of {field.offset}")
-    return field.offset, field.offset + size
-
-
 def _axis(cloud: packed_cloud_pb2.PackedCloud, place: int) -> Axis:
-    field = cloud.fields[place]
-    if field.data_type == tensor_pb2.DATA_TYPE_BOOL:
-        path = f"{PACKED}.fields[{place}].data_type"
-        raise InvalidRequestError(path, "a number for a coordinate", "DATA_TYPE_BOOL")
+    field, path = cloud.fields[place], f"{PACKED}.fields[{place}]"
+    element = ELEMENT_TYPES.get(field.data_type)
+    if element is None or element.kind == "b":
+        expected = "a type of numbers for a coordinate"
+        raise InvalidRequestError(f"{path}.data_type", expected, type_name(field.data_type))
     if field.count > 1:
-        path = f"{PACKED}.fields[{place}].count"
-        raise InvalidRequestError(path, "1 number for a coordinate", field.count)
-    dtype = ELEMENT_TYPES[field.data_type].newbyteorder(">" if cloud.is_bigendian else "<")
+        raise InvalidRequestError(f"{path}.count", "1 number for a coordinate", field.count)
+    if field.offset + element.itemsize > cloud.point_step:
+        expected = f"{element.itemsize} bytes within the point_step of {cloud.point_step} bytes"
+        raise InvalidRequestError(f"{path}.offset", expected, f"an offset of {field.offset}")
+    dtype = element.newbyteorder(">" if cloud.is_bigendian else "<")
     return Axis(field.data_type, field.offset, dtype)
 
 

@@ -18,7 +18,7 @@ from farpoint_server.errors import InvalidRequestError
 MAX_DIMENSIONS = 32
 MAX_ATTRIBUTES = 256
 MAX_PACKED_FIELDS = 256
-# Of an attribute or a field of a packed cloud, in characters: answers and errors repeat it.
+# Of an attribute, in characters: answers and errors repeat it.
 MAX_NAME = 256
 # The row that is chosen first, where a request does not say.
 _FIRST_ROW = np.zeros(1, np.int64)

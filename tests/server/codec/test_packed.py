@@ -181,28 +181,14 @@ WRONG = {
     "capitals": ({"fields": fields(("X", 0, "int8"), ("Y", 1, "int8"), ("Z", 2, "int8"))},
         "fields", "x, y and z once each"),
     "many fields": ({"fields": XYZ * 86}, "fields", "at most 256"),
-    "a huge offset": ({"fields": [*XYZ, *fields(("i", LARGEST, "int8"))]},
-        "fields[3].offset", "1 bytes within the point_step of 16"),
-    "an offset at the end": ({"fields": [*XYZ, *fields(("i", 13, "float32"))]},
-        "fields[3].offset", "4 bytes within"),
-    "a huge count": ({"fields": [*XYZ, *fields(("i", 0, "int8", LARGEST))]},
-        "fields[3].count", "at most 16"),
-    "a count too much": ({"fields": [*XYZ, *fields(("i", 12, "int16", 3))]},
-        "fields[3].offset", "6 bytes within"),
-    "coordinates that overlap": (
-        {"fields": [*XYZ[:2], *fields(("z", 7, "float32"))]}, "fields[2].offset", "which are y"),
-    "a field over z": ({"fields": [*XYZ, *fields(("i", 9, "int8"))]},
-        "fields[3].offset", "other bytes than 8 to 11, which are z, got 9 to 9"),
-    "a field over all": ({"fields": [*XYZ, *fields(("i", 0, "int8", 16))]},
-        "fields[3].offset", "which are x"),
+    "an offset at the end": ({"fields": [*XYZ[:2], *fields(("z", 13, "float32"))]},
+        "fields[2].offset", "4 bytes within the point_step of 16"),
     "two numbers in z": (
         {"fields": [*XYZ[:2], *fields(("z", 8, "int16", 2))]}, "fields[2].count", "1 number"),
     "truth": (
-        {"fields": [*XYZ[:2], *fields(("z", 8, "bool"))]}, "fields[2].data_type", "a number"),
-    "no type": ({"fields": [*XYZ, packed_cloud_pb2.PackedField(name="i")]},
-        "fields[3].data_type", "a DataType"),
-    "a long name": ({"fields": [*XYZ, *fields(("i" * 257, 12, "int8"))]},
-        "fields[3].name", "at most 256 characters"),
+        {"fields": [*XYZ[:2], *fields(("z", 8, "bool"))]}, "fields[2].data_type", "a type of num"),
+    "no type": ({"fields": [*XYZ[:2], packed_cloud_pb2.PackedField(name="z")]},
+        "fields[2].data_type", "a type of numbers"),
 }  # fmt: skip
 
 
@@ -216,12 +202,10 @@ def test_a_number_that_is_wrong_is_named(case):
     assert len(str(caught.value)) < 400
 
 
-def test_other_fields_may_share_bytes_and_have_any_name():
-    colors = fields(("rgb", 12, "float32"), ("rgba", 12, "uint32"))
-    others = [*colors, *fields(("_", 12, "int8", 0), ("_", 13, "int8"))]
-    most = fields(*[("", 12, "int8")] * (MAX_PACKED_FIELDS - 3))
-    parse_packed(cloud(fields=[*others, *XYZ]), LIMITS)
-    parse_packed(cloud(fields=[*XYZ, *most]), LIMITS)
+def test_other_fields_are_not_looked_at():
+    others = fields(("rgb", 8, "uint32"), ("_", LARGEST, "int8", 0), ("_", 0, "int8", LARGEST))
+    unknown = [packed_cloud_pb2.PackedField(name="i" * 999)] * (MAX_PACKED_FIELDS - 6)
+    parse_packed(cloud(fields=[*others, *XYZ, *unknown]), LIMITS)
 
 
 def request(message: packed_cloud_pb2.PackedCloud, **more) -> pb.SampleRequest:

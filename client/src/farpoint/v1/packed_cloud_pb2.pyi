@@ -91,9 +91,7 @@ class PackedField(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     offset: _builtins.int
-    """Bytes from the start of the record. Other fields may share bytes, but not those of `x`, `y`
-    and `z`.
-    """
+    """Bytes from the start of the record."""
     data_type: _tensor_pb2.DataType.ValueType
     """For `x`, `y` and `z` any except BOOL. If all three have one type that points may have, they are
     used as they are. If not, they become FLOAT32 if each has at most 16 bits or is FLOAT32, else
