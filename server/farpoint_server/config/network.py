@@ -6,7 +6,7 @@ The docstring of a class is the title of its group in `--help`.
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode
@@ -136,10 +136,6 @@ class ConnectionSettings(BaseSettings, use_attribute_docstrings=True):
     client reconnects, perhaps to a newer server."""
     max_connection_age_grace_s: float | None = Field(None, gt=0)
     """Seconds after which the remaining calls of such a connection are cancelled."""
-    compression: Literal["on", "off"] = "off"
-    """Whether callers may compress gRPC's messages with gzip or deflate; otherwise such a call is
-    UNIMPLEMENTED, as over HTTP. Coordinates compress badly, and a small message may then take much
-    memory."""
     shared_memory_listen: UnixPath | None = None
     """unix:PATH of a socket on which callers of this machine share memory, so that Sample reads
     their clouds without receiving them."""

@@ -55,20 +55,6 @@ def test_integers_in_json_beyond_float64_are_exact():
     assert int.from_bytes(data, "little") == 2**53 + 1
 
 
-def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
-    features = np.arange(20, dtype=np.int16).reshape(10, 2)
-    more = {"name": "features", "shape": [10, 2], "datatype": "INT16"}
-    parsed = parse(
-        {**more, "parameters": {"binary_data_size": 40}},
-        COUNT,
-        points(parameters={"binary_data_size": 120}),
-        binary=features.tobytes() + CLOUD.tobytes(),
-    )
-    np.testing.assert_array_equal(parsed.points.array(), CLOUD)
-    ((_, view),) = parsed.attributes
-    np.testing.assert_array_equal(view.array(), features)
-
-
 @pytest.mark.parametrize("default", [False, True])
 @pytest.mark.parametrize("asked", [None, False, True])
 def test_an_output_is_binary_as_is_asked_of_it_or_else_of_all(default, asked):

@@ -15,9 +15,10 @@ from farpoint_server.transport.grpc.accepting import Acceptors
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
 
+# Coordinates compress badly, and a small message may then take much memory (docs/decisions/0012).
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
-# unpacks where the message is read. See docs/decisions/0012.
-NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
+# unpacks where the message is read.
+NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
 # Calls that the event loop has not begun. Each holds its headers and the unrequested begin of its
 # message: 64 KiB at most, some 8 KiB as a rule.
 MAX_PENDING = 1 << 15
@@ -169,7 +170,7 @@ def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) ->
             # Twice the limit arrives, so that a message just above it is refused in our words.
             ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
             ("grpc.max_send_message_length", -1),
-            *(NO_COMPRESSION if settings.compression == "off" else ()),
+            NO_COMPRESSION,
             ("grpc.max_concurrent_streams", settings.max_streams),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             # Of two servers on one port the second one fails; processes of one server share it.

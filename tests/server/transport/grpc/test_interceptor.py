@@ -297,12 +297,6 @@ def test_a_request_within_a_call_has_a_line_of_its_own(clock, error):
     assert line.get("error") == ("full" if isinstance(error, OverloadedError) else None)
 
 
-def test_outside_of_a_call_only_the_log_has_it(clock):  # noqa: ARG001
-    with capture_logs() as log:
-        log_end(100.0)
-    assert [line["status"] for line in log] == ["OK"]
-
-
 ONE_POINT = sampling_pb2.SampleRequest(
     points=tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[1, 3], data=bytes(12)),
     sample_counts=[1],

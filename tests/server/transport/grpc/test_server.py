@@ -61,10 +61,9 @@ async def test_calls_of_a_server_that_leaves_go_on_until_it_stops():
     await asyncio.wait_for(servers.stop(0), 30)
 
 
-@pytest.mark.parametrize("compression", ["off", "on"])
-async def test_compressed_messages_are_refused_unless_asked_for(compression):
+async def test_compressed_messages_are_refused():
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
-    servers = make(listen=["127.0.0.1:0"], compression=compression)
+    servers = make(listen=["127.0.0.1:0"])
     servers.public.add_generic_rpc_handlers([handler_of(echo)])
     (address,) = servers.bind().public
     await servers.start()
@@ -72,12 +71,8 @@ async def test_compressed_messages_are_refused_unless_asked_for(compression):
         call = channel.unary_unary("/a.B/C")
         assert await call(b"plain") == b"plain"
         for method in (grpc.Compression.Gzip, grpc.Compression.Deflate):
-            packed = call(bytes(1 << 16), compression=method)
-            if compression == "on":
-                assert await packed == bytes(1 << 16)
-                continue
             with pytest.raises(grpc.aio.AioRpcError, match="disabled") as caught:
-                await packed
+                await call(bytes(1 << 16), compression=method)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     await servers.stop(None)
 
@@ -114,7 +109,7 @@ def handler_of(behavior):
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
-async def test_connections_have_the_calls_and_the_time_of_the_settings(monkeypatch):
+async def test_old_connections_have_the_time_of_the_settings_to_end(monkeypatch):
     """The other limits of gRPC are seen in tests/e2e/faults."""
     given, original = {}, grpc.aio.server
 
@@ -123,8 +118,7 @@ async def test_connections_have_the_calls_and_the_time_of_the_settings(monkeypat
         return original(interceptors=interceptors, options=options)
 
     monkeypatch.setattr(grpc.aio, "server", made)
-    make(max_connection_age_s=2000.75, max_connection_age_grace_s=9.5, max_streams=7)
-    assert given["grpc.max_concurrent_streams"] == 7
+    make(max_connection_age_s=2000.75, max_connection_age_grace_s=9.5)
     assert given["grpc.max_connection_age_ms"] == 2_000_750
     assert given["grpc.max_connection_age_grace_ms"] == 9_500
 

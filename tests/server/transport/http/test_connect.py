@@ -25,7 +25,7 @@ from farpoint_server.transport.grpc.health import Health
 from farpoint_server.transport.grpc.interceptor import RequestInterceptor
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
-from farpoint_server.transport.http.connect import ConnectApp, ProtoForm, error
+from farpoint_server.transport.http.connect import ConnectApp, ProtoForm
 from farpoint_server.transport.http.exchange import INLINE_BYTES, BodyLimits, Exchange
 from farpoint_server.transport.http.server import make_app
 from farpoint_server.transport.limits import InFlight
@@ -34,8 +34,6 @@ from farpoint_server.transport.sockets import peer_name
 CHECK = "/grpc.health.v1.Health/Check"
 PROTO, JSON = {"content_type": "application/proto"}, {"content_type": "application/json"}
 Code = grpc.StatusCode
-# Connect's, of CANCELLED (1) to UNAUTHENTICATED (16).
-STATUSES = (499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401)
 SERVING = health_pb2.HealthCheckResponse(status="SERVING").SerializeToString()
 
 
@@ -175,15 +173,6 @@ async def test_what_is_no_call_is_refused(port, path, headers, status, code):
     assert port.service.seen == []
 
 
-async def test_what_is_described_and_not_registered_is_no_call():
-    limits = BodyLimits(Admission(1, 1, 1), None, 1, 1)
-    app = ConnectApp(
-        Exchange(UnaryCalls(RequestInterceptor(InFlight())), limits, needs_certificate=False),
-        [HEALTH],
-    )
-    assert (await post(app, **PROTO)).status == 404
-
-
 async def test_json_has_a_bound_of_its_own(port):
     length = str(json_form.MAX_BYTES + 1)
     app = port(max_bytes=1 << 30)
@@ -276,19 +265,6 @@ async def test_an_answer_is_sent_in_pieces_of_which_the_last_one_ends_it(more):
     assert b"".join(part["body"] for part in parts) == body
     assert [len(part["body"]) for part in parts] == ([size, 1, 0] if more else [size])
     assert [part["more_body"] for part in parts] == [True] * (len(parts) - 1) + [False]
-
-
-@pytest.mark.parametrize(("code", "status"), [*zip(list(Code)[1:], STATUSES, strict=True)])
-def test_every_code_has_connects_name_and_status(code, status):
-    answer = error(code, "")
-    name = "canceled" if code is Code.CANCELLED else code.name.lower()
-    assert json.loads(answer.body) == {"code": name}
-    assert answer.status == status
-    assert ("www-authenticate", "Bearer") in answer.headers or answer.status != 401
-    assert error(code, "no", ("a", "b"), status=418) == (
-        *(418, (*answer.headers, ("a", "b"))),
-        json.dumps({"code": name, "message": "no"}, separators=(",", ":")).encode(),
-    )
 
 
 def context(deadline=None, body=b"message"):
