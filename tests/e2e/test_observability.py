@@ -1,12 +1,6 @@
 """Observability of a running server: metrics, health over HTTP, traces, limits."""
 
-import socket
-import urllib.error
-import urllib.request
 from concurrent import futures
-from contextlib import ExitStack
-from pathlib import Path
-from resource import RLIMIT_NOFILE, prlimit
 
 import grpc
 import numpy as np
@@ -55,24 +49,6 @@ def observed(collector):
     )
     yield server
     server.stop()
-
-
-def test_half_open_requests_take_neither_threads_nor_all_descriptors(start):
-    server = start("--http-listen", "127.0.0.1:0")
-    process, address = server.process.pid, server.ready["http_address"]
-    threads = len(list(Path(f"/proc/{process}/task").iterdir()))
-    prlimit(process, RLIMIT_NOFILE, (400, 400))
-    with ExitStack() as stack:
-        for _ in range(500):
-            host, _, port = address.rpartition(":")
-            peer = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
-            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
-            assert answer.status == 200
-        with farpoint.Client(server.address, timeout=60) as client:
-            assert len(client.sample(CLOUD, 10)) == 10
-        assert len(list(Path(f"/proc/{process}/task").iterdir())) < threads + 20
-    assert server.stop() == 0
 
 
 def test_calls_phases_batches_and_memory_are_in_the_metrics(observed):
