@@ -18,16 +18,14 @@ from farpoint.v1 import sampling_pb2_grpc
 
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
 CLOUD = np.random.default_rng(5).normal(size=(300, 3)).astype(np.float32)
-RAW_REQUEST = sample_request(CLOUD, 5)
 OWN = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 PATIENCE_S = 60
-TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @contextmanager
-def peers(address: str, count: int, window: int = 0) -> Iterator[list[RawPeer]]:
+def peers(address: str, count: int) -> Iterator[list[RawPeer]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(closing(RawPeer(address, window))) for _ in range(count)]
+        yield [stack.enter_context(closing(RawPeer(address))) for _ in range(count)]
 
 
 def test_rapid_resets_of_one_peer_cancel_no_call_of_another(start):

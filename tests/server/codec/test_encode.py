@@ -18,7 +18,6 @@ from farpoint_server.kinds.encoder import StageOutput
 
 LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
 PLAIN = EncoderConfig(rates=(0.5, 0.5), channels=2)
-ONE_STAGE = EncoderConfig(rates=(0.5,), channels=2)
 COLORED = EncoderConfig(rates=(0.5,), channels=2, attributes=3)
 CLOUD = np.arange(18, dtype=np.float32).reshape(6, 3)
 COLORS = CLOUD * 2

@@ -14,35 +14,26 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class RawPeer:
-    """A connection in plain text that is up.
+    """A connection to HOST:PORT in plain text that is up, whose server may send no answer."""
 
-    Args:
-        address: HOST:PORT or unix:PATH of the server.
-        window: Bytes of each answer that the server may send.
-    """
-
-    def __init__(self, address: str, window: int = 0) -> None:
-        if address.startswith("unix:"):
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.connect(address.removeprefix("unix:"))
-        else:
-            host, _, port = address.rpartition(":")
-            self.socket = socket.create_connection((host, int(port)))
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
         self._bytes = self.socket.makefile("rb")
         self._next_stream = 1
         self._stream_window = 65535
         self._used: Counter[int] = Counter({0: 0})
-        settings = struct.pack(">HI", INITIAL_WINDOW_SIZE, window)
+        settings = struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, settings))
         next(kind for kind, flags, _, _ in self.frames() if (kind, flags) == (SETTINGS, 0))
 
-    def begin(self, method: str, *headers: tuple[str, str]) -> int:
+    def begin(self, method: str) -> int:
         """Sends the headers of a call of "/package.Service/Method"; its stream."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         fields = (
             *((":method", "POST"), (":scheme", "http"), (":path", method)),
             *((":authority", "localhost"), ("te", "trailers")),
-            *(("content-type", "application/grpc"), *headers),
+            ("content-type", "application/grpc"),
         )
         block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields)
         self.socket.sendall(frame(HEADERS, END_HEADERS, stream, block))
@@ -99,9 +90,5 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """HPACK's plain string, of up to 16 000 bytes."""
-    data = text.encode()
-    if len(data) < 127:
-        return bytes([len(data)]) + data
-    rest = len(data) - 127
-    return bytes([127, 128 | (rest & 127), rest >> 7]) + data
+    """HPACK's plain string, of less than 127 bytes."""
+    return bytes([len(text)]) + text.encode()
