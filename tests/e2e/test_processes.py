@@ -5,7 +5,6 @@ One server for all of it, since each start takes seconds; the last test ends it.
 
 import os
 import signal
-import socket
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
@@ -70,13 +69,6 @@ def models(channel: grpc.Channel) -> dict[str, bytes]:
     stub = sampling_pb2_grpc.SamplingServiceStub(channel)
     listed = stub.ListModels(sampling_pb2.ListModelsRequest()).models
     return {model.name: model.SerializeToString() for model in listed}
-
-
-def test_another_program_that_shares_a_port_is_in_the_log(server):
-    host, _, port = server.address.rpartition(":")
-    with socket.create_server((host, int(port)), reuse_port=True):
-        line = server.wait_for(lambda line: line["event"].startswith("another program listens"))
-    assert (line["port"], line["level"]) == (int(port), "error")
 
 
 def test_connections_are_dealt_out_and_metrics_and_health_are_of_all_processes(server):

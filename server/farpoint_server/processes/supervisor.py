@@ -1,14 +1,9 @@
 """The supervisor: starts the processes of a server, replaces those that end, and ends with them."""
 
 import asyncio
-import contextlib
-import fcntl
-import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,14 +15,12 @@ from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
 from farpoint_server.transport.counts import Counts
-from farpoint_server.transport.sockets import locked
 
 # A process that lived for LIVED_S is replaced at once; after shorter lives the pause doubles.
 LIVED_S, MAX_PAUSE_S = 60.0, 30.0
 # Replacements in a row that end before they serve, after which the server ends.
 MAX_FAILED_STARTS = 5
 CANNOT_START, DEVICE_FAILED = 2, 3
-FOLDER = "farpoint-processes-"
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -49,7 +42,7 @@ class Supervisor:
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self._settings = ports.settings
-        self._ports, self._merger, self._limits = ports, merger, limits
+        self._merger, self._limits = merger, limits
         self._count = count = ports.settings.process_count
         self._counts = Counts.create(count)
         slot = ProcessSlot(0, count, folder, counts=self._counts.descriptor)
@@ -66,7 +59,6 @@ class Supervisor:
         on_end_signals(self._stop)
         keeping = [asyncio.create_task(self._keep(at)) for at in range(self._count + 1)]
         beginning = asyncio.create_task(self._begin())
-        watching = asyncio.create_task(self._ports.watch(self._pids))
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([stopped, *keeping], return_when=asyncio.FIRST_COMPLETED)
         if not self._stopping.is_set():  # a bug ended one of them, and is raised below
@@ -81,12 +73,8 @@ class Supervisor:
             for child in self._children:
                 child.signal(signal.SIGKILL)
         status = max(await asyncio.gather(*keeping))
-        watching.cancel()
         log.info("stopped", processes=self._count, exit_status=status)
         return status
-
-    def _pids(self) -> Sequence[int]:
-        return [child.process.pid for child in self._children if child.process is not None]
 
     async def _begin(self) -> None:
         """At the start no port is open until all are ready, so that no load falls on the first."""
@@ -172,24 +160,7 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
     """
     ports = Ports(settings)
     try:
-        with private_folder() as folder:
-            return asyncio.run(Supervisor(ports, merger, folder).run())
+        with tempfile.TemporaryDirectory(prefix="farpoint-", ignore_cleanup_errors=True) as folder:
+            return asyncio.run(Supervisor(ports, merger, Path(folder)).run())
     finally:
         ports.close()
-
-
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """A folder that is locked while in use; removes those of killed supervisors."""
-    for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        with contextlib.suppress(OSError), locked(left, fcntl.LOCK_NB):
-            shutil.rmtree(left)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=FOLDER))
-        with locked(folder):
-            if folder.exists():  # else another supervisor removed it as a leftover
-                try:
-                    yield folder
-                finally:
-                    shutil.rmtree(folder, ignore_errors=True)
-                return

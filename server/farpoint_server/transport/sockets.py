@@ -46,16 +46,11 @@ def reason_of(error: Exception) -> str:
 
 
 @contextmanager
-def locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    """Holds the lock of a folder, which the kernel releases with the process.
-
-    Args:
-        folder: It must not be a link.
-        flags: LOCK_NB to raise BlockingIOError instead of waiting.
-    """
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a folder, no link; the kernel releases it with the process."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

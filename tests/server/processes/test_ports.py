@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
@@ -23,12 +22,6 @@ from farpoint_server.processes.slot import (
 )
 
 ANY = "127.0.0.1:0"
-THIEF = """
-import socket, sys
-with socket.create_server((sys.argv[1], int(sys.argv[2])), reuse_port=True):
-    print("listening", flush=True)
-    sys.stdin.read()
-"""
 
 
 def port_of(address: str) -> int:
@@ -101,51 +94,6 @@ def test_a_port_in_use_is_refused_even_if_its_owner_would_share_it(shares):
         expected = f"--probe-listen {address}: cannot be bound: Address already in use"
         with pytest.raises(StartError, match=expected):
             Ports(Settings(listen=[ANY], probe_listen=address))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_foreign_socket_at_our_port_is_found_and_none_of_ours(host):
-    ports = Ports(Settings(listen=[ANY]))
-    port = port_of(ports.settings.listen[0])
-    with socket.create_server(("127.0.0.1", port), reuse_port=True):
-        assert list(ports.foreign(lambda: []).values()) == [port]
-        assert ports.foreign(lambda: [os.getpid()]) == {}
-    with subprocess.Popen(
-        [sys.executable, "-c", THIEF, host, str(port)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as thief:
-        assert thief.stdout.readline()
-        assert list(ports.foreign(lambda: [os.getpid()]).values()) == [port]
-        assert ports.foreign(lambda: [os.getpid(), thief.pid]) == {}
-        thief.stdin.close()
-    assert ports.foreign(lambda: [os.getpid()]) == {}
-    ports.close()
-
-
-async def test_a_foreign_socket_is_logged_once_and_one_that_ends_at_once_is_not(monkeypatch):
-    monkeypatch.setattr("farpoint_server.processes.ports.CHECK_S", 0)
-    # At 127.0.0.2 the system may choose a number that another test's server has at 127.0.0.1.
-    ports = Ports(Settings(listen=[ANY, ANY]))
-    first, second = (address.split(":") for address in ports.settings.listen)
-    listening, looks = [socket.create_server((first[0], int(first[1])), reuse_port=True)], []
-
-    def pids():
-        """Asked at each look at which a socket is found."""
-        looks.append(1)
-        if len(looks) == 1:  # by then this one is gone
-            listening.pop().close()
-            listening.append(socket.create_server((second[0], int(second[1])), reuse_port=True))
-        return [] if len(looks) < 5 else asked_too_often
-
-    asked_too_often = None
-    with capture_logs() as log, pytest.raises(TypeError):
-        await ports.watch(pids)
-    assert [(line["event"], line["port"]) for line in log] == [
-        ("another program listens on a port of this server", int(second[1]))
-    ]
-    listening.pop().close()
-    ports.close()
 
 
 def test_a_port_with_lingering_connections_is_free():

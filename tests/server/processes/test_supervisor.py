@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,12 +16,7 @@ from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, drain_s
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.processes.supervisor import (
-    FOLDER,
-    Supervisor,
-    pause_after,
-    private_folder,
-)
+from farpoint_server.processes.supervisor import Supervisor, pause_after
 
 PROGRAM = """
 import json, os, pathlib, select, signal, socket, sys, time
@@ -323,19 +317,6 @@ def test_one_sign_of_life_or_health_begins_all_counts_anew():
 def test_a_frozen_process_is_noticed_within_five_seconds():
     """As constants have it, with its last heartbeat just before it froze."""
     assert (Limits().frozen + 1) * Limits().check_s + BEAT_S == 5
-
-
-def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, other = tmp_path / f"{FOLDER}left", tmp_path / "farpoint-results"
-    for folder in (left, other):
-        folder.mkdir()
-        (folder / "0").touch()
-    with private_folder() as first, private_folder() as second:
-        assert {*tmp_path.iterdir()} == {first, second, other}
-    with private_folder() as third:
-        third.rmdir()  # as cleaners of temporary folders do
-    assert [*tmp_path.iterdir()] == [other]
 
 
 async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):
