@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -39,13 +39,6 @@ class Settings:
     seed: int = 0
     learning_rate: float = 3e-3
 
-    def sources(self) -> list[Source]:
-        return [shapes(), rooms(), scans(FIRST_SCENE + 100 * self.seed)]
-
-    def describe(self) -> dict[str, object]:
-        """The settings as JSON values."""
-        return asdict(self)
-
 
 class Trainer:
     """An encoder with a decoder of each stage."""
@@ -57,7 +50,8 @@ class Trainer:
         self.decoders = Decoders(settings.encoder)
         self.parts = nn.ModuleDict({"encoder": self.encoder, "decoders": self.decoders})
         self.optimizer = torch.optim.AdamW(self.parts.parameters(), lr=settings.learning_rate)
-        self.sources = settings.sources()
+        streets = scans(FIRST_SCENE + 100 * settings.seed)
+        self.sources: list[Source] = [shapes(), rooms(), streets]
         self.step_count = 0
 
     def step(self) -> dict[str, float]:
