@@ -22,8 +22,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from tests.models.zoo.entries import ZOO, Entry
-from tests.models.zoo.requests import check, eager, request
+from tests.models.zoo.entries import ZOO, Entry, check, eager, request
 
 import farpoint
 import farpoint.testing
@@ -108,7 +107,7 @@ def measure(name: str, entry: Entry, options: argparse.Namespace, folder: Path) 
     loop = median(loops)
     return (
         f"| {name} | {manifest.batching.value} | {loop:.0f} | {median(ones) / loop:.2f} | "
-        f"{median(many) / loop:.2f} | {median(cpu_ms):.2f} ms | {entry.changed} |"
+        f"{median(many) / loop:.2f} | {median(cpu_ms):.2f} ms |"
     )
 
 
@@ -122,8 +121,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     many = f"{options.callers} callers"
-    print(f"| | batching | loop, calls/s | 1 caller | {many} | server CPU a call | changed |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| | batching | loop, calls/s | 1 caller | {many} | server CPU a call |")
+    print("|---|---|---|---|---|---|")
     for name, entry in entries(options.by).items():
         if not options.names or name in options.names:
             with tempfile.TemporaryDirectory() as folder:

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.models.zoo.entries import ZOO
-from tests.models.zoo.requests import check, eager, request
+from tests.models.zoo.entries import ZOO, check, eager, request
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
