@@ -173,12 +173,10 @@ class SampleWork(Work[Samples]):
     def __post_init__(self) -> None:
         clouds = self.clouds
         self.point_count, self.cloud_count = len(clouds.points), len(clouds.lengths)
-        samples = _sample_count(clouds)
-        self.cost_key = "sample"
-        if clouds.covering_radius is not None:  # which has a time of its own for as many points
-            self.cost_key = "sample to a radius"
-            samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
-        self._cpu_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
+        # To a radius there are fewer samples than the most that the request allows: measured
+        # batches correct the estimate (compute/cost.py).
+        self.cost_key = "sample" if clouds.covering_radius is None else "sample to a radius"
+        self._cpu_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(clouds)
 
     def cost_ns(self, device_type: str) -> int:
         if device_type == "cpu":
@@ -266,22 +264,6 @@ def _sample_count(clouds: Clouds) -> int:
     """Number of samples of all clouds together."""
     counts = clouds.sample_counts
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())
-
-
-def most_samples(clouds: Clouds) -> Float64s:
-    """The maximum number of samples of each cloud with a stop radius, shape (B,).
-
-    Samples are farther apart than the radius. So balls of half the radius around them do not
-    overlap; they lie in the cloud's box, widened by half the radius on each side, and fill at most
-    0.74 of it (Hales, "A Proof of the Kepler Conjecture", 2005).
-    """
-    firsts = clouds.lengths.cumsum() - clouds.lengths
-    points = np.where(np.isfinite(clouds.points), clouds.points, 0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
-        cells = (sides.astype(np.float64) / (clouds.covering_radius or 0.0) + 1).prod(axis=1)
-    # 0.7405 of the box, by a ball of pi / 6 of the radius cubed.
-    return np.asarray(np.nan_to_num(1.4143 * cells, nan=np.inf))
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:

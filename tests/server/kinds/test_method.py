@@ -1,6 +1,4 @@
-"""Requests by other methods, and to a covering radius: answered, halved, cancelled, estimated."""
-
-import warnings
+"""Requests by other methods, and to a covering radius: answered, halved, cancelled."""
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.transfer.queue import TransferQueue
 from farpoint_server.kinds.method import Method, MethodClouds, MethodWork, RandomRows, VoxelGrid
-from farpoint_server.kinds.sample import Clouds, Samples, SampleWork, most_samples
+from farpoint_server.kinds.sample import Clouds, Samples, SampleWork
 
 POINTS = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
 LENGTHS, COUNTS = np.array([60, 1, 139]), np.array([60, 1, 9])
@@ -120,22 +118,3 @@ def test_halves_of_a_radius_are_joined() -> None:
     (expected,) = sampled(request)
     assert joined.rows.tolist() == expected.rows.tolist()
     assert joined.counts.tolist() == expected.counts.tolist()
-
-
-def test_the_estimate_of_coordinates_at_the_end_of_float32_warns_of_nothing() -> None:
-    ends = np.array([[-3e38, 0, 0], [3e38, 0, 0]], np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert most_samples(clouds([2], 1.0, ends))[0] >= 2
-
-
-@pytest.mark.parametrize("radius", [0.0, 0.3, 1.5, 4.0, np.inf])
-def test_the_estimate_is_a_bound(radius: float) -> None:
-    """Also for the closest packing that a lattice has, and for one that is not finite."""
-    grid = np.stack(np.meshgrid(*[np.arange(8)] * 3), -1).reshape(-1, 3)
-    packed = grid[grid.sum(1) % 2 == 0].astype(np.float32)
-    holes = packed.copy()
-    holes[5] = np.nan
-    for points in (packed, holes, RANDOM.normal(size=(500, 3)).astype(np.float32)):
-        request = clouds([len(points)], radius, points)
-        assert sampled(request)[0].counts[0] <= most_samples(request)[0]
