@@ -14,8 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-# Milliseconds after which a refused caller may try again. That of a full server is the setting
-# `overload_retry_ms`.
+# Milliseconds after which a refused caller may try again, where the server is not merely full.
 RETRY_MS = 1000
 QUOTED_CHARACTERS = 64
 TEXT_CHARACTERS = 512

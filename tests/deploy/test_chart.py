@@ -79,14 +79,14 @@ def test_every_variable_is_a_setting_of_the_server(render, values):
 
 
 def test_numbers_and_lists_reach_the_server_as_it_reads_them(render, monkeypatch):
-    values = {**EVERYTHING, "settings": EVERYTHING["settings"] | {"long_work_ms": 12.5}}
+    values = {**EVERYTHING, "settings": EVERYTHING["settings"] | {"engine_timeout_s": 12.5}}
     for name, value in environment_of(render(values)).items():
         monkeypatch.setenv(name, value)
     settings = Settings()
     assert settings.max_points_in_flight == 1 << 25
     assert settings.http_origins == ("https://a", "https://b")
     assert settings.device == ("cuda:0", "cuda:1")
-    assert (settings.long_work_ms, settings.max_connection_age_s) == (12.5, 300)
+    assert (settings.engine_timeout_s, settings.max_connection_age_s) == (12.5, 300)
 
 
 @pytest.mark.parametrize("values", [{}, TLS, EVERYTHING])

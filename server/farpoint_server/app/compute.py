@@ -34,6 +34,8 @@ MAX_AT_ONCE = 8
 # quarter of a millisecond: next to 1,000 calls of 16,666 points another's p99 was 54 ms, and 130
 # with batches of 30.
 BATCH_NS = 10_000_000
+# Predicted. Longer requests run at a lower priority, so that short ones overtake them.
+LONG_NS = 30_000_000
 POINT_BYTES = 12
 
 
@@ -96,8 +98,7 @@ def _make_schedulers(
     *,
     has_background: bool = True,
 ) -> list[DeviceScheduler]:
-    long_ns = int(settings.long_work_ms * 1e6)
-    engines = _make_engines(settings, cores, has_background=has_background and long_ns > 0)
+    engines = _make_engines(settings, cores, has_background=has_background)
     hung: set[int] = set()
 
     def report(index: int, healthy: bool) -> None:
@@ -109,8 +110,8 @@ def _make_schedulers(
             engine,
             settings.batch_points,
             Watchdog(settings.engine_timeout_s, partial(report, index)),
-            long_ns=long_ns,
-            batch_ns=min(long_ns, BATCH_NS) if long_ns and engine.device_type == "cpu" else None,
+            long_ns=LONG_NS,
+            batch_ns=BATCH_NS if engine.device_type == "cpu" else None,
             metrics=metrics(str(engine.device)),
         )
         for index, engine in enumerate(engines)
@@ -152,7 +153,6 @@ def _make_manager(settings: Settings, device: torch.device, gate: Gate) -> Manag
         gate,
         idle_s=settings.memory_idle_s,
         limit_mib=settings.memory_limit_mib,
-        reserve_mib=settings.memory_reserve_mib,
         enabled=settings.memory_policy == "on",
         report=structlog.get_logger("farpoint.memory").info,
     )

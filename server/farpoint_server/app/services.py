@@ -17,7 +17,7 @@ from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import SAMPLING_METHODS
 from farpoint_server.codec.open_inference import fps
-from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.tensors import MAX_CLOUDS, RequestLimits
 from farpoint_server.compute.compute import Compute
 from farpoint_server.config.settings import Settings
 from farpoint_server.models.registry import Registry
@@ -116,9 +116,7 @@ def make_services(
     settings: Settings, compute: Compute, models: Registry, transport: Transport, health: Health
 ) -> Servicers:
     """All servicers."""
-    limits = RequestLimits(
-        settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
-    )
+    limits = RequestLimits(settings.max_message_bytes, settings.max_request_points, MAX_CLOUDS)
     model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
     pipeline = Pipeline(
         limits,

@@ -9,6 +9,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from farpoint_server.codec.tensors import MAX_CLOUDS
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
@@ -47,7 +48,6 @@ class Transport:
         self.admission = admission = Admission(
             max_points=settings.max_points_in_flight,
             max_bytes=settings.max_bytes_in_flight,
-            retry_ms=settings.overload_retry_ms,
             caller_share=settings.caller_share,
             counts=counts,
         )
@@ -63,7 +63,7 @@ class Transport:
             admission=admission,
             threads=self.threads,
             max_bytes=settings.max_message_bytes,
-            clouds=settings.max_request_clouds,
+            clouds=MAX_CLOUDS,
         )
         self.http = HttpPort(settings, self.servers, bodies)
         is_shared = settings.process_count > 1
@@ -74,10 +74,7 @@ class Transport:
             self.in_flight,
             metrics=metrics,
             limits=CallLimits(
-                settings.max_concurrent_rpcs,
-                settings.max_caller_rpcs,
-                settings.overload_retry_ms,
-                self.counts,
+                settings.max_concurrent_rpcs, settings.max_caller_rpcs, counts=self.counts
             ),
             outgoing=self.outgoing,
             auth=self._auth,

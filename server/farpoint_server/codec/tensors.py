@@ -15,6 +15,8 @@ from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.compute.arrays import Int32s, Int64s
 from farpoint_server.errors import InvalidRequestError
 
+# Of a request.
+MAX_CLOUDS = 1 << 16
 MAX_DIMENSIONS = 32
 MAX_ATTRIBUTES = 256
 MAX_PACKED_FIELDS = 256

@@ -104,9 +104,6 @@ class HttpSettings(BaseSettings, use_attribute_docstrings=True):
     """Origin whose web pages may call over HTTP, such as https://viewer.example, or * for any.
     Repeat the flag, or separate by commas. Default: only the server's own page. On loopback also
     the host names that a proxy forwards."""
-    max_http_connections: int = Field(256, ge=1)
-    """Maximum number of connections of http_listen. A further one replaces a silent or stalled one;
-    without such a one it gets 503."""
     probe_listen: HostPort | None = None
     """HOST:PORT for /healthz and /readyz only, in plain text even with TLS, for the probes of an
     orchestrator."""
@@ -121,8 +118,6 @@ class ConnectionSettings(BaseSettings, use_attribute_docstrings=True):
     max_connections: int = Field(1024, ge=1)
     """Maximum number of connections of one listening address; a further one is closed. Keep it
     below the limit of open files."""
-    max_streams: int = Field(1024, ge=1)
-    """Maximum number of concurrent calls on one connection; others wait in the client."""
     handshake_timeout_s: float = Field(10.0, gt=0)
     """Seconds within which a new connection must begin TLS and HTTP/2."""
     idle_timeout_s: float = Field(3600.0, gt=0)
@@ -134,8 +129,6 @@ class ConnectionSettings(BaseSettings, use_attribute_docstrings=True):
     max_connection_age_s: float | None = Field(None, gt=0)
     """Seconds (within a tenth) after which a connection accepts no further calls, so that its
     client reconnects, perhaps to a newer server."""
-    max_connection_age_grace_s: float | None = Field(None, gt=0)
-    """Seconds after which the remaining calls of such a connection are cancelled."""
     shared_memory_listen: UnixPath | None = None
     """unix:PATH of a socket on which callers of this machine share memory, so that Sample reads
     their clouds without receiving them."""

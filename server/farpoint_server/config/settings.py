@@ -70,8 +70,6 @@ class RequestSettings(BaseSettings, use_attribute_docstrings=True):
     it is not received and is RESOURCE_EXHAUSTED."""
     max_request_points: int = Field(1 << 24, ge=1, lt=1 << 31)
     """Maximum number of points of one request, over all of its clouds."""
-    max_request_clouds: int = Field(1 << 16, ge=1)
-    """Maximum number of clouds of one request."""
     max_points_in_flight: int = Field(1 << 25, ge=1)
     """Maximum number of points of all accepted requests together; a request beyond it is
     RESOURCE_EXHAUSTED at once."""
@@ -91,14 +89,9 @@ class RequestSettings(BaseSettings, use_attribute_docstrings=True):
     max_caller_rpcs: int | None = Field(None, ge=1)
     """Maximum number of open requests of one caller; by default half of max_concurrent_rpcs. Raise
     it behind a proxy."""
-    overload_retry_ms: int = Field(250, ge=0)
-    """Milliseconds after which a refused caller may retry: about the time of a typical batch."""
     batch_points: int = Field(1 << 20, ge=1)
     """Number of points at which a batch is full. Larger batches use a GPU better; with smaller ones
     small requests wait less for large ones."""
-    long_work_ms: float = Field(30.0, ge=0)
-    """Milliseconds of predicted work above which a request is long. Long requests run at a lower
-    priority, so that short ones overtake them; 0 turns this off."""
     engine_timeout_s: float = Field(300.0, gt=0)
     """Seconds that a batch may run. After that its callers get UNAVAILABLE, and health is
     NOT_SERVING if no other engine works."""
@@ -157,9 +150,6 @@ class MemorySettings(BaseSettings, use_attribute_docstrings=True):
     """MiB of a device that the server may use; work beyond it is split or refused. Default: the
     whole GPU, and no limit on a CPU. Set it where others share the GPU; the CUDA context takes
     about 500 MiB more."""
-    memory_reserve_mib: int = Field(512, ge=0)
-    """MiB of a GPU that predictions leave free, for libraries that allocate memory themselves.
-    Raise it if GetMemory reports retries of the allocator."""
     memory_idle_s: float | None = Field(None, gt=0)
     """Seconds without work after which all cached memory is returned. Default: 2 on a CPU and 30 on
     a GPU. Raise it where the pauses between bursts are longer."""
@@ -189,8 +179,6 @@ class Settings(
                     f"{one} ({getattr(self, one)}) is above {all_of_them} "
                     f"({getattr(self, all_of_them)}): such a request could never be accepted"
                 )
-        if self.max_connection_age_grace_s is not None and self.max_connection_age_s is None:
-            raise ValueError("max_connection_age_grace_s needs max_connection_age_s")
         return self
 
     @model_validator(mode="after")

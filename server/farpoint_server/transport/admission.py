@@ -7,6 +7,8 @@ from farpoint_server import request_context
 from farpoint_server.errors import CallerShareError, OverloadedError
 from farpoint_server.transport.counts import Count, Counts
 
+# Of a refused caller: about the time of a typical batch.
+RETRY_MS = 250
 # A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
 
@@ -31,7 +33,7 @@ class Admission:
         self,
         max_points: int,
         max_bytes: int,
-        retry_ms: int,
+        retry_ms: int = RETRY_MS,
         caller_share: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         counts: Counts | None = None,

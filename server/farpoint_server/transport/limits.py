@@ -8,6 +8,7 @@ import structlog
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
+from farpoint_server.transport.admission import RETRY_MS
 from farpoint_server.transport.counts import Count, Counts
 from farpoint_server.transport.grpc.handlers import Context
 from farpoint_server.transport.outgoing import Outgoing, Response
@@ -88,7 +89,11 @@ class CallLimits:
     """
 
     def __init__(
-        self, total: int, per_caller: int | None, retry_ms: int, counts: Counts | None = None
+        self,
+        total: int,
+        per_caller: int | None,
+        retry_ms: int = RETRY_MS,
+        counts: Counts | None = None,
     ) -> None:
         counts = counts or Counts()
         each = counts.front_ends

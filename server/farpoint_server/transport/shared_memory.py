@@ -16,6 +16,7 @@ from farpoint_server.errors import (
     StartError,
     status_of,
 )
+from farpoint_server.transport.admission import RETRY_MS
 from farpoint_server.transport.sockets import claim_unix, reason_of
 
 BACKLOG = 128
@@ -40,9 +41,7 @@ class SharedMemoryServer:
 
     def __init__(self, settings: Settings) -> None:
         self.regions = Regions(
-            settings.max_shared_memory_bytes,
-            settings.max_bytes_in_flight,
-            settings.overload_retry_ms,
+            settings.max_shared_memory_bytes, settings.max_bytes_in_flight, RETRY_MS
         )
         self.address = settings.shared_memory_listen
         self._path = Path((self.address or "").removeprefix("unix:"))

@@ -14,11 +14,11 @@ from farpoint_server.config.settings import Settings
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(monkeypatch, tmp_path):
     file = tmp_path / "farpoint.yaml"
-    file.write_text("batch_points: 1\ncpu_threads: 1\nmax_request_clouds: 1\n")
+    file.write_text("batch_points: 1\ncpu_threads: 1\nmax_connections: 1\n")
     monkeypatch.setenv("FARPOINT_BATCH_POINTS", "2")
     monkeypatch.setenv("FARPOINT_CPU_THREADS", "2")
     settings = parse(["--config", str(file), "--batch-points", "3"])
-    assert (settings.batch_points, settings.cpu_threads, settings.max_request_clouds) == (3, 2, 1)
+    assert (settings.batch_points, settings.cpu_threads, settings.max_connections) == (3, 2, 1)
     assert settings.device == ("auto",)
 
 
@@ -68,7 +68,6 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--admin-listen", "gpu-node:1", "--tls-key", "k", "--tls-certificate", "c"], "gpu-node"),
         (["--http-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
         (["--probe-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
-        (["--max-connection-age-grace-s", "9"], "needs max_connection_age_s"),
         (["--processes", "many"], "--processes"),
         (["--http-origins", "viewer.example"], "expected http(s)://HOST, without a path, or *"),
         (["--http-origins", "https://a,https://b/page"], "got 'https://b/page'"),
@@ -219,10 +218,7 @@ NUMBERS = [
     for name, field in Settings.model_fields.items()
     if {int, float} & {field.annotation, *get_args(field.annotation)} or name == "processes"
 ]
-MAY_BE_ZERO = {
-    *("cpu_threads", "overload_retry_ms", "long_work_ms", "drain_grace_s", "drain_timeout_s"),
-    "memory_reserve_mib",
-}
+MAY_BE_ZERO = ("cpu_threads", "drain_grace_s", "drain_timeout_s")
 LEAST = {**dict.fromkeys(MAY_BE_ZERO, 0), "max_message_bytes": 1024, "max_bytes_in_flight": 1024}
 MOST = {
     **{"caller_share": 1, "processes": 256},

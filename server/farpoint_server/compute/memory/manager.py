@@ -42,6 +42,8 @@ Result = TypeVar("Result")
 Report = Callable[..., object]
 # Seconds that a forced trim, or a batch that does not fit, waits for the batches in flight.
 DRAIN_S = 10.0
+# Of a GPU, left free by predictions, for libraries that allocate memory themselves.
+CUDA_RESERVE = 512 * MIB
 
 
 @dataclass(frozen=True)
@@ -376,7 +378,6 @@ def manager_of(
     *,
     idle_s: float | None = None,
     limit_mib: int | None = None,
-    reserve_mib: int = 512,
     enabled: bool = True,
     report: Report = lambda *_, **__: None,
 ) -> Manager:
@@ -384,7 +385,7 @@ def manager_of(
 
     Args:
         gate: One for all managers of a process: a trim reaches every cache of it.
-        idle_s: As the setting `memory_idle_s`, like `limit_mib` and `reserve_mib`.
+        idle_s: As the setting `memory_idle_s`, like `limit_mib`.
         enabled: As for `Manager`, like `report`.
     """
     is_cuda = device.type == "cuda"
@@ -402,7 +403,7 @@ def manager_of(
         thresholds if idle_s is None else replace(thresholds, idle_s=idle_s),
         gate,
         limit=limit,
-        reserve=reserve_mib * MIB if is_cuda else 0,
+        reserve=CUDA_RESERVE if is_cuda else 0,
         # Without a limit a CPU refuses nothing: the system may have swap, and overcommits.
         bounded=is_cuda or limit is not None,
         enabled=enabled,

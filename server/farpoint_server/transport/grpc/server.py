@@ -22,6 +22,8 @@ NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
 # Calls that the event loop has not begun. Each holds its headers and the unrequested begin of its
 # message: 64 KiB at most, some 8 KiB as a rule.
 MAX_PENDING = 1 << 15
+# Of one connection; others wait in the client.
+MAX_STREAMS = 1024
 NO_END_S = 1e9
 log = structlog.get_logger("farpoint")
 
@@ -156,10 +158,8 @@ def _why_not(address: str) -> str:
 
 def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A gRPC server with our limits, without services and addresses."""
-    aged = {
-        "max_connection_age": settings.max_connection_age_s,
-        "max_connection_age_grace": settings.max_connection_age_grace_s,
-    }
+    age_s = settings.max_connection_age_s
+    age = () if age_s is None else (("grpc.max_connection_age_ms", round(age_s * 1e3)),)
     return grpc.aio.server(
         interceptors=(interceptor,),
         # limits.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
@@ -171,7 +171,7 @@ def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) ->
             ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
             ("grpc.max_send_message_length", -1),
             NO_COMPRESSION,
-            ("grpc.max_concurrent_streams", settings.max_streams),
+            ("grpc.max_concurrent_streams", MAX_STREAMS),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             # Of two servers on one port the second one fails; processes of one server share it.
             ("grpc.so_reuseport", int(settings.process_count > 1)),
@@ -179,7 +179,7 @@ def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) ->
             ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),
             ("grpc.max_connection_idle_ms", round(settings.idle_timeout_s * 1e3)),
             # gRPC spreads the age by a tenth to both sides, and tells the client to leave first.
-            *((f"grpc.{name}_ms", round(s * 1e3)) for name, s in aged.items() if s is not None),
+            *age,
             # Finds out about a caller whose machine or network is gone while its call is open.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),

@@ -209,7 +209,6 @@ class HttpPort(HttpServer):
             settings.http_listen,
             None if tls is None else tls.http_context,
             shared=settings.process_count > 1,
-            max_connections=settings.max_http_connections,
         )
         needs_certificate = tls is not None and tls.requires_client
         self.exchange = Exchange(UnaryCalls(servers.interceptor), limits, needs_certificate)

@@ -161,12 +161,12 @@ def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, all
 @pytest.mark.parametrize("limit", [None, 3])
 def test_a_cpu_refuses_nothing_without_a_limit(limit):
     limit_mib = limit and limit << 10
-    manager = manager_of(torch.device("cpu"), Gate(), limit_mib=limit_mib, reserve_mib=1 << 30)
+    manager = manager_of(torch.device("cpu"), Gate(), limit_mib=limit_mib)
     assert manager.snapshot.limit == (limit and limit << 30)
     assert manager.bounded == (limit is not None)
     if limit is None:
         manager.check(1 << 60)
-    else:  # the reserve is a GPU's
+    else:
         manager.check(1 << 20)
         with pytest.raises(TooLarge):
             manager.check(limit << 30)
