@@ -25,7 +25,7 @@ from farpoint_models import DensityEncoder, default_encoder, save_encoder
 from farpoint_ops import gather_points
 from farpoint_training.contrast import matched
 from farpoint_training.sources import Cloud, Source, View, crop, views
-from farpoint_training.trainer import Settings, Trainer, progress
+from farpoint_training.trainer import Settings, Trainer
 
 HELD_OUT = 3
 TRIALS, POINTS, STAGE = 16, 2048, 1
@@ -64,9 +64,7 @@ def tune(seen: Sequence[Cloud], steps: int, learning_rate: float) -> DensityEnco
     trainer = Trainer(Settings(encoder.config, steps=steps, learning_rate=learning_rate))
     trainer.encoder.load_state_dict(encoder.state_dict())
     trainer.sources += [crops_of(seen)] * len(trainer.sources)
-    update = progress(steps)
-    for step in range(steps):
-        update(step + 1, trainer.step())
+    trainer.run()
     return trainer.encoder.eval()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from farpoint_models.checkpoint import save_decoders, save_encoder
 from farpoint_models.config import EncoderConfig
-from farpoint_training.trainer import Settings, Trainer, progress
+from farpoint_training.trainer import Settings, Trainer
 
 SMALL = EncoderConfig((0.25,) * 4, channels=64, hidden=16, invariant=32, upright=16)
 
@@ -32,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(Settings(SMALL, steps=args.steps, seed=args.seed))
-    update = progress(args.steps)
-    for step in range(args.steps):
-        update(step + 1, trainer.step())
+    trainer.run()
     notes = {"trained": json.dumps(asdict(trainer.settings))}
     save_encoder(trainer.encoder, args.out / "encoder.safetensors", notes)
     save_decoders(trainer.decoders, args.out / "decoders.safetensors", notes)

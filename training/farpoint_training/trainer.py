@@ -1,7 +1,6 @@
 """The settings of a training run, its state and its step."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +16,7 @@ from farpoint_training.sources import Source, View, rooms, scans, shapes, views
 
 FIRST_SCENE = 1000
 CLIP = 1.0
+LINE_EVERY = 100
 # Degrees that an upright view leans at most.
 TILT = 8.0
 
@@ -53,6 +53,17 @@ class Trainer:
         streets = scans(FIRST_SCENE + 100 * settings.seed)
         self.sources: list[Source] = [shapes(), rooms(), streets]
         self.step_count = 0
+
+    def run(self) -> None:
+        """All steps; prints mean losses now and then."""
+        losses: list[dict[str, float]] = []
+        for count in range(1, self.settings.steps + 1):
+            losses.append(self.step())
+            if count % LINE_EVERY == 0 or count == self.settings.steps:
+                means = {name: np.mean([each[name] for each in losses]) for name in losses[0]}
+                shown = "  ".join(f"{name} {mean:.4f}" for name, mean in means.items())
+                print(f"step {count}/{self.settings.steps}  {shown}", flush=True)
+                losses.clear()
 
     def step(self) -> dict[str, float]:
         """One optimizer step; returns the parts of the loss."""
@@ -104,22 +115,3 @@ class Trainer:
             ]
             losses.append(((gaps[0] + gaps[1])[:, 0] / spacing(stage.points).flatten()).mean())
         return torch.stack(losses).mean()
-
-
-SMOOTHING = 0.98
-LINE_EVERY = 100
-
-
-def progress(total: int) -> Callable[[int, dict[str, float]], None]:
-    """A function that takes the steps done and the losses of the last, and prints now and then."""
-    means: dict[str, float] = {}
-
-    def update(done: int, losses: dict[str, float]) -> None:
-        for name, value in losses.items():
-            mean = means.get(name, value)
-            means[name] = mean + max(1 - SMOOTHING, 1 / done) * (value - mean)
-        if done % LINE_EVERY == 0 or done == total:
-            shown = "  ".join(f"{name} {mean:.4f}" for name, mean in means.items())
-            print(f"step {done}/{total}  {shown}", flush=True)
-
-    return update

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, drain_s, on_end_signals
+from farpoint_server.processes.child import Child, Limits, Link, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot
@@ -178,11 +178,6 @@ async def test_a_process_that_does_not_drain_in_time_is_killed(run):
         assert await wait_for(log, "stopped", exit_status=1, processes=2)
 
 
-def test_a_drain_has_the_time_of_the_settings_and_some_patience():
-    settings = Settings(drain_grace_s=20, drain_timeout_s=300)
-    assert drain_s(settings) == 330
-
-
 @pytest.mark.parametrize(
     ("act", "fault", "status"),
     [
@@ -314,11 +309,6 @@ def test_one_sign_of_life_or_health_begins_all_counts_anew():
     assert [child.check() for _ in range(3)] == [None, None, "process does not answer"]
 
 
-def test_a_frozen_process_is_noticed_within_five_seconds():
-    """As constants have it, with its last heartbeat just before it froze."""
-    assert (Limits().frozen + 1) * Limits().check_s + BEAT_S == 5
-
-
 async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):
     async def no_room(*_, **__):
         raise OSError("Resource temporarily unavailable")
@@ -376,19 +366,6 @@ async def test_beats_show_that_the_process_lives_that_its_loop_runs_and_its_heal
             serving.clear()
     assert seen.index(healthy) < seen.index(sick)
     writer.close()
-
-
-async def test_a_warm_process_begins_with_a_byte_and_reports_its_fields(link):
-    process, ours, _ = link
-    waiting = asyncio.ensure_future(process.warm())
-    await asyncio.wait((waiting,), timeout=0.05)
-    assert not waiting.done()
-    assert ours.recv(100) == b'{"event": "warm"}\n'
-    ours.send(b"\n")
-    await asyncio.wait_for(waiting, 60)
-    process.ready({"device": "cpu"})
-    ready = {"event": "ready", "fields": {"device": "cpu"}, "pid": os.getpid()}
-    assert json.loads(ours.recv(100)) == ready
 
 
 def test_a_supervisor_that_does_not_read_or_is_gone_blocks_nothing(link):
