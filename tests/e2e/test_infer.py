@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,30 +71,6 @@ def test_outputs_are_those_of_the_module_rows_first(client, model):
         np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
     (only,) = client.infer(model, inputs, outputs=["logits"]).outputs
     assert only == "logits"
-
-
-def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
-    clouds = [cloud(n) for n in (30, 200, 8, 30, 77)]
-    colors = [RANDOM.random((len(points), 2), np.float32) for points in clouds]
-    labels = [0, 1, 2, 3, 0]
-    given = zip(clouds, colors, labels, strict=True)
-    answers = client.infer("segmenter", [{"xyz": p, "color": c, "label": n} for p, c, n in given])
-    for points, color, label, answer in zip(clouds, colors, labels, answers, strict=True):
-        for name, array in eager(points, color, label).items():
-            np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
-
-
-def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
-    """Some of them share a call."""
-    clouds = [cloud(n) for n in RANDOM.integers(1, 400, 40)]
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda points: client.infer("pool", {"xyz": points}), clouds))
-    for points, answer in zip(clouds, answers, strict=True):
-        with torch.no_grad():
-            ends = torch.tensor([len(points)])
-            features, pooled = MODULES["pool"][0](torch.from_numpy(points), ends)
-        np.testing.assert_allclose(answer["features"], features.numpy(), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(answer["pooled"], pooled[0].numpy(), rtol=1e-5, atol=1e-5)
 
 
 async def test_the_asyncio_client_gets_the_same(server):

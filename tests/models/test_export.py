@@ -64,8 +64,6 @@ def trains(self: Of, xyz: Tensor) -> Tensor:
 
 CHANGING: dict[str, tuple[Callable[..., Tensor], str]] = {
     "one deviation over the batch": (lambda _, x: x / x.std(), "answer to a cloud of .* differs"),
-    "softmax over clouds": (lambda _, x: x.softmax(0), "answer to a cloud of .* differs"),
-    "the first cloud for all": (lambda _, x: x - x[:1], "answer to a cloud of .* differs"),
     "a batch norm that trains": (trains, "a batch norm in training mode"),
     "a norm without statistics": (lambda self, x: self.plain(x.mT).mT, "in training mode"),
     "dropout by its default": (
@@ -73,7 +71,6 @@ CHANGING: dict[str, tuple[Callable[..., Tensor], str]] = {
         "dropout.* is random, with training=",
     ),
     "random numbers": (lambda _, x: x + torch.rand_like(x), "rand_like.* is random"),
-    "a random order": (lambda _, x: x[:, torch.randperm(x.size(1))], "randperm.* is random"),
     "a buffer": (remembers, "forward changes the buffer seen"),
     "a view of a buffer": (remembers_through_a_view, "forward changes the buffer seen"),
 }
@@ -87,7 +84,7 @@ def test_what_lets_callers_change_each_others_answers_is_refused(tmp_path, kind)
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("kind", CHANGING)
+@pytest.mark.parametrize("kind", ["one deviation over the batch", "random numbers", "a buffer"])
 def test_the_same_runs_one_request_at_a_time_where_the_author_says_so(tmp_path, kind):
     """Each call begins with the buffers of the export."""
     function, _ = CHANGING[kind]
@@ -105,15 +102,11 @@ def test_the_same_runs_one_request_at_a_time_where_the_author_says_so(tmp_path, 
         load_program(path).check(CPU)
 
 
-def halves(xyz: Tensor, lengths: Tensor) -> Tensor:
-    del lengths
-    return farthest_point_sample(xyz, (xyz.size(1) + 1) // 2)
-
-
 def test_rows_that_follow_the_longest_cloud_of_a_call_are_refused(tmp_path):
     class Halves(nn.Module):
         def forward(self, xyz: Tensor, lengths: Tensor) -> Tensor:
-            return halves(xyz, lengths)
+            del lengths
+            return farthest_point_sample(xyz, (xyz.size(1) + 1) // 2)
 
     rows = TensorSpec("rows", Role.PER_SAMPLE, "int32", ("B", "M"))
     manifest = Manifest(Batching.PADDED, (XYZ, LENGTHS), (rows,))
@@ -226,8 +219,9 @@ def halved(dtype: torch.dtype) -> nn.Module:
 
 
 GOOD: dict[str, nn.Module] = {
-    "logits of -inf": Of(lambda _, x: x.masked_fill(x > 0.5, -torch.inf)),
-    "not a number": Of(lambda _, x: x.masked_fill(x > 0.5, torch.nan)),
+    "logits that are not finite": Of(
+        lambda _, x: x.masked_fill(x > 0.5, -torch.inf).masked_fill(x < 0.2, torch.nan)
+    ),
     "float16": halved(torch.float16),
     "bfloat16": halved(torch.bfloat16),
     "an input that is changed": InPlace(),
@@ -245,23 +239,6 @@ def test_good_modules_are_exported_and_answer_as_they_do(tmp_path, kind):
         wanted = GOOD[kind](given)
     tolerance = program.tolerance
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-CAPTURED: dict[str, tuple[Callable[..., Tensor], bool]] = {
-    "products": (lambda _, x: x @ x.mT @ x, True),
-    "neighbors": (lambda _, x: gather_points(x.mT, knn(x, x, 1)[0][:, :, 0]).mT, True),
-    "a number for the host": (lambda _, x: x * x.sum().item(), False),
-    "a size that the data say": (lambda _, x: x + x[x > 0.5].sum(), False),
-    "random numbers": (lambda _, x: x + torch.rand_like(x), False),
-    "a buffer": (remembers, False),
-}
-
-
-@pytest.mark.parametrize("kind", CAPTURED)
-def test_a_graph_of_cuda_is_made_of_what_lets_the_host_go_on_and_repeats(kind):
-    function, expected = CAPTURED[kind]
-    exported = torch.export.export(Of(function), (torch.rand(2, 9, 3),))
-    assert Program(EQUAL, exported).is_capturable == expected
 
 
 def test_norms_before_a_choice_of_neighbors_stay_as_they_are(tmp_path):
@@ -341,15 +318,20 @@ def branches(_: Of, xyz: Tensor) -> Tensor:
     return found
 
 
-@pytest.mark.parametrize(
-    ("function", "is_steady"),
-    [
-        (lambda _, xyz: xyz * xyz.amax(), True),
-        (lambda _, xyz: xyz + xyz.amax().item(), False),
-        (branches, False),
-    ],
-    ids=["an op", "a number of a tensor", "a branch"],
-)
-def test_a_program_knows_whether_its_time_depends_on_values(tmp_path, function, is_steady):
-    program = export_program(Of(function), ALONE, tmp_path / "model.pt2")
-    assert program.is_steady == is_steady
+# Whether the time depends on sizes alone, and whether a graph of CUDA can repeat it as well.
+WAITS: dict[str, tuple[Callable[..., Tensor], bool, bool]] = {
+    "products": (lambda _, x: x @ x.mT @ x, True, True),
+    "neighbors": (lambda _, x: gather_points(x.mT, knn(x, x, 1)[0][:, :, 0]).mT, True, True),
+    "random numbers": (lambda _, x: x + torch.rand_like(x), True, False),
+    "a buffer": (remembers, True, False),
+    "a number for the host": (lambda _, x: x * x.sum().item(), False, False),
+    "a size that the data say": (lambda _, x: x + x[x > 0.5].sum(), False, False),
+    "a branch": (branches, False, False),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_program_knows_what_the_host_waits_for(kind):
+    function, is_steady, is_capturable = WAITS[kind]
+    program = Program(EQUAL, torch.export.export(Of(function), (torch.rand(2, 9, 3),)))
+    assert (program.is_steady, program.is_capturable) == (is_steady, is_capturable)

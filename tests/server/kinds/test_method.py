@@ -76,13 +76,6 @@ def test_halves_are_joined(kind):
     assert left.halve() is None
 
 
-def test_cancelled_work_does_not_begin():
-    batch = Batch([work(METHODS["random"])])
-    left, _ = batch.halve()
-    batch.cancel(0)
-    assert left.run_on_cpu() == [None]
-
-
 RANDOM = np.random.default_rng(5)
 
 

@@ -289,22 +289,6 @@ def check_same(got, expected) -> None:
         np.testing.assert_allclose(one.features, other.features, atol=1e-5)
 
 
-def test_clouds_come_back_in_the_order_of_the_request_as_if_alone(model):
-    together = clouds(40, 5, 33, 90, 1)
-    whole = encode(model, together)
-    ends = together.lengths.cumsum()
-    for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
-        rows = {name: array[begin:end] for name, array in together.rows.items()}
-        alone = encode(model, ModelInput(np.array([end - begin]), rows))
-        stops = [stage.lengths.cumsum()[cloud] for stage in whole]
-        parts = [slice(e - s.lengths[cloud], e) for s, e in zip(whole, stops, strict=True)]
-        own = [
-            type(stage)(stage.lengths[[cloud]], *(array[part] for array in stage[1:]))
-            for stage, part in zip(whole, parts, strict=True)
-        ]
-        check_same(own, alone)
-
-
 def test_requests_of_several_callers_share_a_call_of_the_encoder(encoder):
     sizes = []
 
