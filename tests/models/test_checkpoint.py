@@ -100,6 +100,12 @@ def test_weights_that_do_not_fit_their_config_name_the_tensor(
     [
         ({"depth": 3}, "unknown or missing: .'depth'"),
         ({"hidden": "8"}, "hidden: expected an integer"),
+        ({"hidden": 7}, "hidden: expected a multiple of groups = 2, got 7"),
+        ({"neighbors": -1}, "neighbors: expected 1..4096, got -1"),
+        ({"attributes": 10**6}, "attributes: expected 0..1024"),
+        ({"invariant": 7}, "invariant: expected 0..6, got 7"),
+        ({"upright": 2}, "upright: expected 0..0, got 2"),
+        ({"rates": []}, "rates: expected one or more in"),
         ({"rates": [2.0]}, "rates: expected one or more in"),
         ({"channels": 10**9}, "channels: expected 1..4096"),
         ({"rates": [0.99] * 17}, "rates: expected at most 16 stages, got 17"),

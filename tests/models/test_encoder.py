@@ -174,25 +174,6 @@ def test_an_error_names_the_argument(
         encoder(xyz, **options)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("rates", ()),
-        ("rates", (0.0,)),
-        ("rates", (1.5,)),
-        ("channels", 0),
-        ("hidden", 7),
-        ("neighbors", -1),
-        ("attributes", 10**6),
-        ("invariant", 32),
-        ("upright", 2),
-    ],
-)
-def test_a_config_that_makes_no_sense_is_refused(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"{field}: expected"):
-        EncoderConfig(**{field: value})
-
-
 def random_encoder(**fields: object) -> DensityEncoder:
     torch.manual_seed(3)
     model = DensityEncoder(EncoderConfig(**fields)).eval()
