@@ -16,7 +16,6 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
 from farpoint_server.observability import logging
 from farpoint_server.processes import slot
-from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.supervisor import supervise
 
 
@@ -33,16 +32,19 @@ def main() -> None:
     if sys.stderr is None:
         # The next file to be opened would become standard error.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
+    is_supervisor = given is None and settings.process_count > 1
     try:
-        if given is None and settings.process_count > 1:
-            _supervise(settings)
-        chosen = _settle_libraries(settings)
+        chosen = {} if is_supervisor else _settle_libraries(settings)
         fields: dict[str, Any] = {} if own.is_alone else {"process": own.name}
         logging.configure(settings, **fields)
-        structlog.get_logger("farpoint").info("allocator", **chosen)
+        if chosen:
+            structlog.get_logger("farpoint").info("allocator", **chosen)
         if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        complete = asyncio.run(_load(own)(settings, own))
+        if is_supervisor:
+            status = supervise(settings)
+        else:
+            status = 0 if asyncio.run(_load(own)(settings, own)) else 1
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()
         _refuse(str(error), sys.stderr)
@@ -51,7 +53,7 @@ def main() -> None:
         os._exit(3)
     logging.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
-    os._exit(0 if complete else 1)
+    os._exit(status)
 
 
 def _load(
@@ -68,26 +70,6 @@ def _load(
     gc.freeze()
     gc.enable()
     return serve
-
-
-def _supervise(settings: Settings) -> NoReturn:
-    """Runs the processes of a server, and ends with them."""
-    merger = LogMerger(sys.stderr.fileno())
-    own = merger.open()
-    try:
-        logging.configure(settings, own)
-        if unknown := cli.unknown_variables(os.environ):
-            structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
-        if settings.log_format == "auto":
-            # Their log is a pipe.
-            form = "console" if sys.stderr.isatty() else "json"
-            settings = settings.model_copy(update={"log_format": form})
-        status = supervise(settings, merger)
-    finally:
-        logging.close()
-        os.close(own)
-        merger.close(logging.CLOSE_TIMEOUT_S)
-    os._exit(status)
 
 
 def _refuse(reason: str, to: TextIO | None) -> NoReturn:

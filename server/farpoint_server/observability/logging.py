@@ -5,6 +5,7 @@ own renders it, many lines at a time under load.
 """
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -33,18 +34,16 @@ _everywhere: EventDict = {}
 Render: TypeAlias = Callable[[EventDict], str]
 
 
-def configure(settings: Settings, descriptor: int | None = None, **fields: Any) -> None:
-    """Sends our lines and those of libraries to standard error or another descriptor.
+def configure(settings: Settings, **fields: Any) -> None:
+    """Sends our lines and those of libraries to standard error.
 
     Args:
         settings: With format and level.
-        descriptor: Instead of standard error.
         fields: Of every line.
     """
     _everywhere.clear()
     _everywhere.update(fields)
-    to = sys.stderr.fileno() if descriptor is None else descriptor
-    handler = _Handler(LineWriter(to, _renderer(settings.log_format)))
+    handler = _Handler(LineWriter(sys.stderr.fileno(), _renderer(settings.log_format)))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.log_level.upper())
@@ -119,9 +118,14 @@ class LineWriter:
             data = bytearray()
             while self._lines and len(data) < WRITE_BYTES:
                 data += self._text(self._lines.popleft()).encode(errors="replace") + b"\n"
+            # Processes of one server share a pipe, which mixes writes of more than 4 KiB.
+            with contextlib.suppress(OSError):  # a file system may have no locks
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             with contextlib.suppress(OSError):  # the reader has gone
                 while data:
                     del data[: os.write(self._descriptor, data)]
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def _text(self, line: EventDict) -> str:
         try:

@@ -65,17 +65,11 @@ class Child:
         self._signal: signal.Signals | None = None
         self._starting = self._frozen = self._stuck = self._unhealthy = 0
 
-    async def run(
-        self,
-        settings: Settings,
-        log_descriptor: int,
-        may_begin: Callable[[], Awaitable[object]],
-    ) -> int:
+    async def run(self, settings: Settings, may_begin: Callable[[], Awaitable[object]]) -> int:
         """Starts this program as a process of the server; returns its exit status.
 
         Args:
             settings: Of the process.
-            log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
         ours, theirs = socket.socketpair()
@@ -84,7 +78,6 @@ class Child:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *sys.orig_argv[1:]),
                 stdin=asyncio.subprocess.DEVNULL,
-                stderr=log_descriptor,
                 pass_fds=(theirs.fileno(), *([slot.counts] if slot.counts >= 0 else ())),
                 env={**os.environ, **to_environment(slot, settings)},
                 # Ctrl-C reaches the whole foreground of a terminal; the supervisor forwards it.
@@ -95,7 +88,6 @@ class Child:
             raise
         finally:
             theirs.close()
-            os.close(log_descriptor)
         if self._signal is not None:
             self.signal(self._signal)
         steps = (self._listen(ours), self._begin(ours, may_begin), self._watch(settings))

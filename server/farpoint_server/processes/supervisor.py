@@ -11,7 +11,6 @@ import structlog
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import PATIENCE_S, Child, Limits, drain_s, on_end_signals
-from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
 from farpoint_server.transport.counts import Counts
@@ -37,12 +36,11 @@ class Supervisor:
     def __init__(
         self,
         ports: Ports,
-        merger: LogMerger,
         folder: Path,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self._settings = ports.settings
-        self._merger, self._limits = merger, limits
+        self._limits = limits
         self._count = count = ports.settings.process_count
         self._counts = Counts.create(count)
         slot = ProcessSlot(0, count, folder, counts=self._counts.descriptor)
@@ -120,9 +118,7 @@ class Supervisor:
 
     async def _run(self, child: Child) -> int:
         try:
-            log_descriptor, may_begin = self._merger.open(), self._may_begin.wait
-            settings = share(self._settings, child.slot)
-            return await child.run(settings, log_descriptor, may_begin)
+            return await child.run(share(self._settings, child.slot), self._may_begin.wait)
         except OSError as error:  # of memory, processes or descriptors
             log.error("process not started", process=child.slot.name, reason=str(error))
             return 1
@@ -152,7 +148,7 @@ def pause_after(lived_s: float, before_s: float, first_s: float) -> float:
     return 0.0 if lived_s > LIVED_S else min(max(2 * before_s, first_s), MAX_PAUSE_S)
 
 
-def supervise(settings: Settings, merger: LogMerger) -> int:
+def supervise(settings: Settings) -> int:
     """Runs the processes of a server until a signal; returns the exit status.
 
     Raises:
@@ -161,6 +157,6 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
     ports = Ports(settings)
     try:
         with tempfile.TemporaryDirectory(prefix="farpoint-", ignore_cleanup_errors=True) as folder:
-            return asyncio.run(Supervisor(ports, merger, Path(folder)).run())
+            return asyncio.run(Supervisor(ports, Path(folder)).run())
     finally:
         ports.close()

@@ -5,6 +5,8 @@ import io
 import json
 import logging
 import os
+import subprocess
+import sys
 
 import pytest
 import structlog
@@ -153,6 +155,37 @@ def test_lines_that_come_while_others_are_gathered_are_written_too():
             assert writer.write({"event": text})
             assert lines.readline() == f"{text}\n"
     writer.close(5)
+
+
+WRITER = """
+import sys
+from farpoint_server.observability.logging import LineWriter
+writer = LineWriter(2, str)
+print(flush=True)
+sys.stdin.read()
+for length in (1, 5000, 70_000) * 20:
+    writer.write(sys.argv[1] * length)
+writer.close(60)
+"""
+
+
+def test_lines_of_processes_that_share_an_output_stay_whole():
+    end, start = os.pipe()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": start}
+    command = [sys.executable, "-c", WRITER]
+    writers = [subprocess.Popen([*command, letter], **pipes) for letter in "ab"]
+    os.close(start)
+    for writer in writers:
+        assert writer.stdout.read(1)
+    for writer in writers:
+        writer.stdin.close()
+    with os.fdopen(end) as output:
+        written = output.read().splitlines()
+    for writer in writers:
+        with writer:
+            assert writer.wait() == 0
+    assert sorted(map(len, written)) == sorted([1, 5000, 70_000] * 40)
+    assert all(len(set(line)) == 1 for line in written)
 
 
 async def test_fields_of_interceptors_belong_to_the_call():

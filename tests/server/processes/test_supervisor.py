@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import Child, Limits, Link, on_end_signals
-from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.processes.supervisor import Supervisor, pause_after
@@ -81,7 +80,6 @@ def run(tmp_path, monkeypatch):
     async def starter(*acts: str, engine: str = "serve", limits: Limits = HASTY):
         for index, each in enumerate((*acts, engine)):
             (tmp_path / f"acts-{index}").write_text(each)
-        merger = LogMerger(sys.stderr.fileno())
         ports = Ports(
             Settings(
                 listen=[f"127.0.0.{index}:0" for index in range(1, len(acts) + 1)],
@@ -91,12 +89,11 @@ def run(tmp_path, monkeypatch):
             )
         )
         with capture_logs() as log:
-            running = asyncio.ensure_future(Supervisor(ports, merger, tmp_path, limits).run())
+            running = asyncio.ensure_future(Supervisor(ports, tmp_path, limits).run())
             yield running, log
             if not running.done():
                 os.kill(os.getpid(), signal.SIGTERM)
                 await running
-        merger.close(10)
         ports.close()
 
     return starter
