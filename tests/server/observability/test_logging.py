@@ -179,8 +179,8 @@ def test_lines_of_processes_that_share_an_output_stay_whole():
         assert writer.stdout.read(1)
     for writer in writers:
         writer.stdin.close()
-    with os.fdopen(end) as output:
-        written = output.read().splitlines()
+    written = b"".join(iter(lambda: os.read(end, 4096), b"")).splitlines()
+    os.close(end)
     for writer in writers:
         with writer:
             assert writer.wait() == 0
