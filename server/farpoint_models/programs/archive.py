@@ -21,7 +21,7 @@ import torch
 
 from farpoint_models.checkpoint import open_regular
 from farpoint_models.programs.manifest import FILE_NAME, Manifest, parse_manifest
-from farpoint_models.programs.tensors import ProgramError
+from farpoint_models.programs.tensors import ProgramError, first_line
 
 # Of a graph, a manifest or a list of records. The graph of a thousand layers has 2 MB.
 MAX_JSON = 1 << 26
@@ -106,8 +106,8 @@ def open_archive(path: Path) -> Iterator[Archive]:
         except (ProgramError, OSError):
             raise
         except Exception as error:
-            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ProgramError(f"expected a .pt2 archive, got a malformed one: {line}") from error
+            reason = f"expected a .pt2 archive, got a malformed one: {first_line(error)}"
+            raise ProgramError(reason) from error
 
 
 def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:

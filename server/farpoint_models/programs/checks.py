@@ -9,7 +9,7 @@ from torch import Tensor
 
 from farpoint_models.programs.calls import Array, Cloud, Outputs, run_clouds
 from farpoint_models.programs.manifest import Manifest
-from farpoint_models.programs.tensors import ProgramError
+from farpoint_models.programs.tensors import ProgramError, first_line
 
 Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
 """A program that takes and returns tensors in the order of its manifest."""
@@ -57,9 +57,9 @@ def run_trial(
     try:
         return run_clouds(call, manifest, clouds)
     except Exception as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         sizes = ", ".join(str(cloud.length) for cloud in clouds)
-        raise ProgramError(f"a trial with clouds of {sizes} points failed: {line}") from error
+        reason = f"a trial with clouds of {sizes} points failed: {first_line(error)}"
+        raise ProgramError(reason) from error
 
 
 def check_alike(

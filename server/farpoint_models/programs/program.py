@@ -22,7 +22,7 @@ from farpoint_models.programs.graph import check_fits
 from farpoint_models.programs.interpreters import Double, Peak, wide_cloud, wide_manifest
 from farpoint_models.programs.manifest import Manifest
 from farpoint_models.programs.pointwise import use_products
-from farpoint_models.programs.tensors import Batching, ProgramError
+from farpoint_models.programs.tensors import Batching, ProgramError, first_line
 from farpoint_models.programs.trials import larger_trials, trials
 
 # In float64 a cloud's answer is the same to this with any others in its call.
@@ -142,8 +142,8 @@ def load_program(path: Path) -> Program:
     try:
         exported = torch.export.load(copy)
     except Exception as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ProgramError(f"torch {torch.__version__} cannot read it: {line}") from error
+        reason = f"torch {torch.__version__} cannot read it: {first_line(error)}"
+        raise ProgramError(reason) from error
     check_fits(exported, manifest)
     reason = mixing(exported)
     if reason is not None and manifest.batching is not Batching.ALONE:

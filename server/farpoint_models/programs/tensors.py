@@ -15,6 +15,11 @@ class ProgramError(Exception):
     """A program or its manifest cannot be served; the message is one sentence."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, or its type: torch adds many."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class Role(str, Enum):
     """The role of a tensor."""
 

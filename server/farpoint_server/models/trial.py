@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from farpoint_models.programs import Manifest, ProgramError, load_program
-from farpoint_models.programs.tensors import ALL_ROWS, CLOUDS, ROWS
+from farpoint_models.programs.tensors import ALL_ROWS, CLOUDS, ROWS, first_line
 from farpoint_models.programs.trials import clouds_of
 from farpoint_server.kinds.batching import ModelInput
 
@@ -71,7 +71,7 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
     except MemoryError:
         print(f"expected it to load and run within {size >> 20} MiB", end="")
     except Exception as error:
-        print((str(error).strip().splitlines() or [type(error).__name__])[0], end="")
+        print(first_line(error), end="")
 
 
 def sample_request(manifest: Manifest) -> ModelInput:
