@@ -56,7 +56,7 @@ def _fold_norm(module: GraphModule, norm: Node) -> None:
         return
     inputs, weight, *more = layer.args
     bias, rest = (more[0], more[1:]) if more else (None, [])
-    found = [constant(module, node) for node in (weight, bias, mean, variance, scale, shift)]
+    found = [_constant(module, node) for node in (weight, bias, mean, variance, scale, shift)]
     weights, biases, means, variances, scales, shifts = found
     if weights is None or means is None or variances is None or layer.kwargs:
         return
@@ -74,7 +74,7 @@ def _fold_norm(module: GraphModule, norm: Node) -> None:
     module.graph.erase_node(norm)
 
 
-def constant(module: GraphModule, node: Any) -> Tensor | None:
+def _constant(module: GraphModule, node: Any) -> Tensor | None:
     """A weight or a buffer; None for other nodes."""
     if not isinstance(node, Node) or node.op != "get_attr":
         return None

@@ -21,7 +21,6 @@ from farpoint_models.programs.fold import fold
 from farpoint_models.programs.graph import check_fits
 from farpoint_models.programs.interpreters import Double, Peak, wide_cloud, wide_manifest
 from farpoint_models.programs.manifest import Manifest
-from farpoint_models.programs.pointwise import use_products
 from farpoint_models.programs.tensors import Batching, ProgramError, first_line
 from farpoint_models.programs.trials import larger_trials, trials
 
@@ -174,10 +173,8 @@ def as_flat(exported: ExportedProgram, make: Make = flat) -> Flat:
 def faster(module: GraphModule) -> Callable[..., Any]:
     """A graph with fewer and faster ops, of the same answers up to rounding."""
     fold(module)
-    if next(module.parameters(), torch.empty(0)).device.type != "cpu":
-        return flat(module)
-    use_products(module)
-    return scripted(module)
+    is_on_cpu = next(module.parameters(), torch.empty(0)).device.type == "cpu"
+    return scripted(module) if is_on_cpu else flat(module)
 
 
 def in_double(module: GraphModule) -> Callable[..., Any]:
