@@ -141,8 +141,8 @@ def load_program(path: Path) -> Program:
     try:
         exported = torch.export.load(copy)
     except Exception as error:
-        reason = f"torch {torch.__version__} cannot read it: {first_line(error)}"
-        raise ProgramError(reason) from error
+        line = first_line(error)
+        raise ProgramError(f"torch {torch.__version__} cannot read it: {line}") from error
     check_fits(exported, manifest)
     reason = mixing(exported)
     if reason is not None and manifest.batching is not Batching.ALONE:
