@@ -85,12 +85,10 @@ def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "Invalid JSON"),
-        ("[]", r"should be an object, got \[\]"),
-        (SIMPLE.to_json().replace("program/1", "program/2"), "format: .*'farpoint.program/1', got"),
-        ('{"format": "farpoint.program/1"}', "batching: Field required"),
-        ('{"batching": "often"}', "'ragged', 'padded', 'equal' or 'alone', got 'often'"),
-        (SIMPLE.to_json().replace("nonfinite", "finite"), "inputs: 0: .*finite: Unexpected"),
+        ("{", "expected JSON"),
+        ("[]", "expected the format 'farpoint.program/1', got None"),
+        ('{"format": "farpoint.program/1"}', "expected the key 'batching', got none"),
+        ('{"format": "farpoint.program/1", "batching": "often"}', "ragged, padded, equal, alone"),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused(text, reason):

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from farpoint_models.programs.rules import check_manifest
 from farpoint_models.programs.tensors import (
@@ -19,17 +19,20 @@ from farpoint_models.programs.tensors import (
     TensorSpec,
 )
 
+FORMAT = "farpoint.program/1"
 FILE_NAME = "farpoint.json"
 """In the archive's extra files; next to `NAME.pt2` it is `NAME.pt2.json`."""
+# Rows are numbered by int32; torch.export writes the largest int64 for no limit.
+MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
 # Of a cloud that is kept as an example.
 EXAMPLE_ROWS = 256
+E = TypeVar("E", bound=Enum)
 
 
 @dataclass(frozen=True)
 class Manifest:
     """Inputs and outputs of a program, checked for consistency."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
     batching: Batching
     inputs: tuple[TensorSpec, ...]
     """In the order of the graph."""
@@ -42,7 +45,6 @@ class Manifest:
     examples: tuple[Mapping[str, Any], ...] = ()
     """Clouds that the program is tried on, as arrays or lists by input, rows first; some inputs of
     them are enough. A few rows of each are kept, as lists."""
-    format: Literal["farpoint.program/1"] = "farpoint.program/1"
 
     def __post_init__(self) -> None:
         rows = {spec.name for spec in self.inputs if spec.row_axis is not None}
@@ -95,18 +97,55 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as JSON for `parse_manifest`."""
-        return json.dumps(asdict(self), indent=1)
-
-
-_json = TypeAdapter(Manifest)
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
 
 
 def parse_manifest(text: str | bytes) -> Manifest:
     """A manifest from its JSON; raises ProgramError."""
     try:
-        return _json.validate_json(text, strict=True)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = "".join(f"{place}: " for place in problem["loc"])
-        got = f"{problem['input']!r:.64}"
-        raise ProgramError(f"manifest: {where}{problem['msg']}, got {got}") from None
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(f"manifest: expected JSON, got {error}") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ProgramError(f"manifest: expected the format {FORMAT!r}, got {found!r}")
+    try:
+        return Manifest(
+            batching=_member(Batching, content["batching"], "batching"),
+            inputs=tuple(_spec(item) for item in content["inputs"]),
+            outputs=tuple(_spec(item) for item in content["outputs"]),
+            limits={k: _limit(k, v) for k, v in content.get("limits", {}).items()},
+            shift_float64=bool(content.get("shift_float64", False)),
+            examples=tuple(dict(item) for item in content.get("examples", ())),
+        )
+    except KeyError as error:
+        raise ProgramError(f"manifest: expected the key {error}, got none") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ProgramError(f"manifest: expected what docs/models.md has, {error}") from None
+
+
+def _spec(item: Mapping[str, Any]) -> TensorSpec:
+    known = {**item, "role": _member(Role, item["role"], f"role of {item['name']}")}
+    return TensorSpec(**{**known, "shape": tuple(item["shape"])})
+
+
+def _member(kind: type[E], value: object, name: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise ProgramError(f"manifest: {name}: expected one of {known}, got {value!r}") from None
+
+
+def _limit(name: str, value: Any) -> tuple[int, int | None]:
+    least, most = value
+    ends = [least, least if most is None else most]
+    if not all(type(end) is int for end in ends) or not 1 <= ends[0] <= ends[1] <= MAX_MOST:
+        raise ProgramError(
+            f"manifest: limits of {name}: expected integers, 1 <= least <= most, got {value}"
+        )
+    if least > MAX_LEAST:
+        raise ProgramError(
+            f"manifest: limits of {name}: expected a least of {MAX_LEAST} at most, got {least}"
+        )
+    return least, most
