@@ -19,10 +19,12 @@ class Batch(Generic[Answer]):
             CPU kernel reads it before every sample and stops at clouds that are cancelled. It is
             written on the event loop while an engine's thread reads it; an aligned int32 is stored
             atomically, and a flag that is read late only costs time.
+        cpu_s: Seconds of CPU that it took, where an engine has counted them.
     """
 
     def __init__(self, works: Sequence[Work[Answer]], cancelled: Int32s | None = None) -> None:
         self.works = works
+        self.cpu_s: float | None = None
         self._ends = list(accumulate([work.cloud_count for work in works]))
         self.cancelled = np.zeros(self._ends[-1], np.int32) if cancelled is None else cancelled
 

@@ -76,12 +76,19 @@ class CpuEngine(Engine):
         await super().start(first)
 
     def submit(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
-        run = partial(self.memory.run, batch, Batch.run_on_cpu, service_error)
+        run = partial(self._run, batch)
         thread, has_team = min(self._threads, key=attrgetter("calls")), None
         if batch.works[0].uses_openmp:
             has_team = thread is self._threads[0] and self._cost_ns(batch) > TEAM_NS
         shared = partial(self._cores.run, run, has_team=has_team)
         answers: Awaitable[list[Any]] = thread.call(shared)
+        return answers
+
+    def _run(self, batch: Batch[Any]) -> list[Any]:
+        begun = time.thread_time()
+        answers = self.memory.run(batch, Batch.run_on_cpu, service_error)
+        # Of a model's time on a busy machine most is spent waiting for Python's lock.
+        batch.cpu_s = time.thread_time() - begun if batch.works[0].uses_openmp else None
         return answers
 
     def _cost_ns(self, batch: Batch[Any]) -> int:

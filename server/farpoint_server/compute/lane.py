@@ -113,8 +113,7 @@ class Lane:
 
     async def _serve(self) -> None:
         while True:
-            has_room = self._running < self.engine.depth
-            if not (self.queue.count and has_room and self.engine.is_ready(self.queue.wake)):
+            if not (self._may_begin() and self.engine.is_ready(self.queue.wake)):
                 await self.queue.arrived.get()
                 continue
             jobs = self.queue.take_batch()
@@ -142,6 +141,17 @@ class Lane:
             # A small batch ends without a pause of this task, and others may have come meanwhile.
             await asyncio.sleep(0)
 
+    def _may_begin(self) -> bool:
+        """Whether there is work, and a thread for it.
+
+        The last of several threads takes the event loop's core, so it runs no small batches of
+        models: they wait for the end of another one, and are joined.
+        """
+        room = self.engine.depth - self._running
+        if not (self.queue.count and room):
+            return False
+        return room > 1 or self.engine.at_once == 1 or not self.queue.is_small
+
     async def _run(self, jobs: Sequence[Job]) -> None:
         begun = self._clock()
         batch = Batch([job.work for job in jobs])
@@ -162,12 +172,17 @@ class Lane:
         except Exception as error:
             await self._blame(jobs, error)
             return
-        self._answer(jobs, answers, begun)
+        self._answer(jobs, answers, begun, batch.cpu_s)
 
-    def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
+    def _answer(
+        self, jobs: Sequence[Job], answers: Sequence[Any], begun: float, cpu_s: float | None
+    ) -> None:
         now = self._clock()
-        compute_s = occupied_s = now - begun
-        if self.engine.depth > self.engine.at_once:  # the ones before it were not done at its start
+        compute_s = own_s = occupied_s = now - begun
+        if cpu_s is not None:
+            own_s = occupied_s = cpu_s
+        elif self.engine.depth > self.engine.at_once:
+            # The ones before it were not done at its start.
             occupied_s = now - max(begun, self._since_s)
         self._metrics.seconds(compute_s)
         is_complete = True
@@ -183,9 +198,9 @@ class Lane:
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
         # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
-            self._costs.observe([job.work for job in jobs], occupied_s * 1e9, compute_s * 1e9)
-        if len(jobs) == 1 and compute_s > EXCESS * jobs[0].cost_ns / 1e9:
-            self.queue.charge(jobs[0], int(compute_s * 1e9) - jobs[0].cost_ns)
+            self._costs.observe([job.work for job in jobs], occupied_s * 1e9, own_s * 1e9)
+        if len(jobs) == 1 and own_s > EXCESS * jobs[0].cost_ns / 1e9:
+            self.queue.charge(jobs[0], int(own_s * 1e9) - jobs[0].cost_ns)
 
     async def _blame(self, jobs: Sequence[Job], error: Exception) -> None:
         """Retries each request of a failed batch alone, so that a bad one fails only itself."""

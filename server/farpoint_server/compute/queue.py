@@ -12,6 +12,9 @@ from farpoint_server.compute.work import Outcome, Work
 # Work of one caller in its turn, before the next caller's. A smaller one shares finer; a job
 # that is larger waits for as many rounds as it takes.
 QUANTUM_NS = 10_000_000
+# Predicted time of a request to a model, below which two batches at a time are slower than one
+# after the other on two cores: both wait for Python's lock, and for the core of the event loop.
+SMALL_NS = 2_000_000
 
 
 @dataclass(eq=False)
@@ -192,6 +195,14 @@ class JobQueue:
     def cost_ns(self) -> int:
         """Predicted nanoseconds of all jobs."""
         return self._shared.cost_ns + self._alone.cost_ns
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all that waits is a part of a batch, of small requests to a model."""
+        if self._batch_ns is None or self.cost_ns >= self._batch_ns:
+            return False
+        job = self._next_line().peek()
+        return job.work.uses_openmp and job.cost_ns < SMALL_NS
 
     def ahead_ns(self, job: Job) -> int:
         """Predicted nanoseconds until a new job has run.

@@ -330,3 +330,14 @@ async def test_a_batch_alone_has_all_cores_and_two_share_them():
     await engine.submit(Batch([WatchedWork(clouds(10), count)]))
     assert threads == [4, 2, 4]
     engine.close()
+
+
+async def test_the_cpu_time_of_models_is_counted_and_not_that_of_kernels_with_threads():
+    engine = CpuEngine(1)
+    batch, of_model = batch_of(clouds(10)), batch_of(clouds(10))
+    of_model.works[0].uses_openmp = True
+    for each in (batch, of_model):
+        await engine.submit(each)
+    assert batch.cpu_s is None
+    assert of_model.cpu_s > 0
+    engine.close()

@@ -56,6 +56,25 @@ async def test_few_points_share_a_batch_however_long_it_lasts():
     assert [queue.take_batch(), queue.take_batch()] == [[a, b], [c]]
 
 
+@pytest.mark.parametrize(
+    ("costs_ms", "is_of_model", "is_small"),
+    [
+        ((1.9, 1.9, 1.9), True, True),
+        ((1.9,) * 6, True, False),
+        ((2,), True, False),
+        ((1,), False, False),
+    ],
+    ids=["part of a batch", "a batch", "a longer request", "no model"],
+)
+async def test_small_is_a_part_of_a_batch_of_small_requests_to_a_model(
+    costs_ms, is_of_model, is_small
+):
+    queue = JobQueue(100, 10 * MS)
+    for each in add(queue, *(job("", cost_ms) for cost_ms in costs_ms)):
+        each.work.uses_openmp = is_of_model
+    assert queue.is_small is is_small
+
+
 async def test_the_older_line_begins_or_the_shared_one_at_the_same_age():
     queue = JobQueue(100)
     large, small = add(queue, job("", 1, 99), job("", 1, 1))

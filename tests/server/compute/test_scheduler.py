@@ -237,6 +237,32 @@ async def test_an_engine_of_two_batches_at_once_is_free_in_half_the_time(engine)
     assert lane.wait_ns == 5 * MS
 
 
+class OfModel(SampleWork):
+    """Small work that calls ops of torch."""
+
+    uses_openmp = True
+
+
+def of_model(points: int) -> OfModel:
+    return OfModel(cloud(points).clouds)
+
+
+async def test_the_last_thread_of_an_engine_leaves_small_work_of_models_to_the_others():
+    engine = StandInEngine(depth=2)
+    engine.at_once = 2
+    scheduler = DeviceScheduler(engine, 1000, batch_ns=10 * MS)
+    scheduler.start()
+    tasks = []
+    for points in (10, 20, 30):
+        tasks.append(asyncio.create_task(scheduler.run(of_model(points), None)))
+        await settle()
+    assert engine.batches == [[10]]
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches == [[10], [20, 30]]
+    await scheduler.stop()
+
+
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
     """However short the callers' deadlines are, an engine that hangs is noticed."""
     hung = asyncio.Event()
@@ -327,6 +353,21 @@ async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clo
     assert outcome.queue_ms == 500
     assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
     assert scheduler.costs.predict_ns(work) == pytest.approx(2 * work.cost_ns("cpu"), rel=1e-6)
+    await scheduler.stop()
+
+
+async def test_the_cpu_time_of_a_batch_is_learned_if_the_engine_counts_it(clock):
+    engine = GatedEngine()
+    scheduler = DeviceScheduler(engine, 2_000_000, clock=clock)
+    scheduler.start()
+    work = cloud(1_000_000)
+    running = asyncio.create_task(scheduler.run(work, None))
+    await settle()
+    engine.running.cpu_s = 3 * work.cost_ns("cpu") / SECOND_NS
+    clock.s += 100
+    engine.gate.set()
+    assert (await running).compute_ms == 100_000
+    assert scheduler.costs.predict_ns(work) == pytest.approx(3 * work.cost_ns("cpu"), rel=1e-6)
     await scheduler.stop()
 
 

@@ -63,7 +63,7 @@ def cloud(points: int) -> SampleWork:
 
 def job(caller: str, cost_ms: float, points: int = 1) -> Job:
     """A job that is only queued. It needs a running event loop."""
-    work = SimpleNamespace(few_points=0, point_count=points, batch_key="sample")
+    work = SimpleNamespace(few_points=0, point_count=points, batch_key="sample", uses_openmp=False)
     return Job(work, asyncio.get_running_loop().create_future(), caller, int(cost_ms * MS))
 
 
