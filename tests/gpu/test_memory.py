@@ -85,7 +85,7 @@ def new_manager(
     **options: object,
 ) -> Manager:
     """A manager of GPU 0."""
-    allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
+    allocator = CudaAllocator(DEVICE, fraction, Heap())
     return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)
 
 
@@ -123,9 +123,9 @@ def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
 
 
-def trim_a_filled_cache(expandable: bool) -> tuple[int, int, int]:
+def trim_a_filled_cache() -> tuple[int, int, int]:
     """Bytes that were predicted to be released, that were, and that are still releasable."""
-    allocator = CudaAllocator(DEVICE, 1.0, expandable=expandable, heap=Heap())
+    allocator = CudaAllocator(DEVICE, 1.0, Heap())
     kept, dropped = [], []
     for i, size in enumerate([3, 0.2, 9, 40, 5, 130, 0.7, 17] * 4):
         block = torch.empty(int(size * MIB), dtype=torch.uint8, device=DEVICE)
@@ -138,18 +138,12 @@ def trim_a_filled_cache(expandable: bool) -> tuple[int, int, int]:
     return before.releasable, before.reserved - after.reserved, after.releasable
 
 
-@pytest.mark.parametrize("expandable", [False, True], ids=["native", "expandable"])
-def test_reserved_memory_falls_by_what_was_predicted(expandable, monkeypatch):
-    """In a process of its own: segments are expandable or not from its first allocation on."""
-    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", f"expandable_segments:{expandable}")
+def test_reserved_memory_falls_by_what_was_predicted():
+    """In a process of its own, whose cache holds nothing else."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        predicted, fell, left = pool.submit(trim_a_filled_cache, expandable).result()
+        predicted, fell, left = pool.submit(trim_a_filled_cache).result()
     assert predicted > 100 * MIB
-    if expandable:  # pages that are shared with live blocks stay
-        assert 0.5 * predicted < fell <= predicted
-    else:
-        assert (fell, left) == (predicted, 0)
+    assert (fell, left) == (predicted, 0)
 
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():

@@ -142,7 +142,7 @@ def test_buffers_are_locked_once_and_given_back(transfers, gate):
     assert gate.readers == 0
     held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     transfers.release_buffers()
-    CudaAllocator(DEVICE, 1.0, expandable=False, heap=Heap()).trim_host()
+    CudaAllocator(DEVICE, 1.0, Heap()).trim_host()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     assert held - left >= 2 * PINNED_BYTES
 

@@ -74,7 +74,7 @@ QUICK_TESTS = (
     "or (edges and not 70001 and not 327 and uniform) or calls_cuda or front_end_wrote"
 )
 QUICK_SOFTGPU = ("tests/softgpu/test_processes.py", "tests/softgpu/test_runtime.py")
-MEMORY = "test_memory and not nothing_ and not expandable or locked_once or two_batches"
+MEMORY = "test_memory and not nothing_ or locked_once or two_batches"
 OPS = "cuda and not inductor and not test_load"
 KERNELS = "not large and not 70001 and not 327"
 QUICK = Stage(

@@ -39,18 +39,17 @@ LONG_NS = 30_000_000
 POINT_BYTES = 12
 
 
-async def lost_before_signal(compute: Compute, signals: "asyncio.Queue[int]") -> str | None:
-    """Waits for a signal, or until only a restart can help; returns, and logs, the reason then."""
+async def lost_before_signal(compute: Compute, signals: "asyncio.Queue[int]") -> bool:
+    """Waits for a signal, or until no device works; whether that came first, which is logged."""
     signalled = asyncio.ensure_future(signals.get())
     lost = asyncio.ensure_future(compute.lost())
     await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
     if signalled.done():
         lost.cancel()
-        return None
+        return False
     signalled.cancel()
-    reason = lost.result()
-    structlog.get_logger("farpoint").error(reason, exit_status=3)
-    return reason
+    structlog.get_logger("farpoint").error("device failed", exit_status=3)
+    return True
 
 
 def make_compute(settings: Settings, health: Health, metrics: Metrics) -> Compute:

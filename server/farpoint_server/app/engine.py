@@ -128,16 +128,15 @@ async def serve_engine(settings: Settings, slot: ProcessSlot) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device, the scheduler or the memory monitor no longer works in this
-            process.
+        DeviceFailedError: no device works any more in this process.
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
     app = EngineApp(settings, slot)
     await app.load()
     on_end_signals(signals.put_nowait)
     await app.serve()
-    reason = await lost_before_signal(app.compute, signals)
+    is_lost = await lost_before_signal(app.compute, signals)
     await app.stop()
-    if reason is not None:
-        raise DeviceFailedError(reason)
+    if is_lost:
+        raise DeviceFailedError("no device works")
     return True

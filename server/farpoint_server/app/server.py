@@ -167,17 +167,15 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device, the scheduler or the memory monitor no longer works in this
-            process.
+        DeviceFailedError: no device works any more in this process.
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
     app = App(settings, slot)
     await _start(app, slot, signals)
-    reason = await lost_before_signal(app.compute, signals)
-    if reason is not None:
+    if await lost_before_signal(app.compute, signals):
         await app.answer_all(LOST_S, refuse=True)
         await app.stop(REFUSAL_S)
-        raise DeviceFailedError(reason)
+        raise DeviceFailedError("no device works")
     drained = asyncio.ensure_future(app.drain())
     again = asyncio.ensure_future(signals.get())
     await asyncio.wait((drained, again), return_when=asyncio.FIRST_COMPLETED)

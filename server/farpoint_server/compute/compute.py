@@ -1,9 +1,8 @@
 """The interface of compute: all that services use of the devices."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -15,8 +14,6 @@ from farpoint_server.compute.placement import Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
 from farpoint_server.errors import RETRY_MS, OverloadedError, TooLargeError
-
-T = TypeVar("T")
 
 
 class Compute:
@@ -36,7 +33,7 @@ class Compute:
         report_event: Callable[..., object],
         allocator_settings: str = "",
     ) -> None:
-        self._schedulers, self._report_health = schedulers, report_health
+        self._schedulers = schedulers
         self._scheduler = schedulers[0] if len(schedulers) == 1 else Placement(schedulers)
         self._inline = [each for each in schedulers if each.engine.inline_ns >= 0]
         self.allocator_settings = allocator_settings
@@ -122,14 +119,9 @@ class Compute:
             await scheduler.stop()
             scheduler.engine.close()
 
-    async def lost(self) -> str:
-        """Waits until only a restart can help; returns the reason."""
-        died = [scheduler.died() for scheduler in self._schedulers]
-        reason: str | None = await _first_done(self._monitor.lost(), *died)
-        if reason is None:
-            reason = "scheduler failed"
-            self._report_health("scheduler", False)
-        return reason
+    async def lost(self) -> None:
+        """Waits until no device works, when only a restart can help."""
+        await self._monitor.lost()
 
     def waiting_requests(self) -> int:
         """Number of requests that no engine has started."""
@@ -173,14 +165,3 @@ class Compute:
                 raise OverloadedError(text, RETRY_MS)
             trims.append((str(engine.device), *trim))
         return trims
-
-
-async def _first_done(*awaitables: Awaitable[T]) -> T:
-    """The result of the first to finish; cancels the others."""
-    waiting = [asyncio.ensure_future(one) for one in awaitables]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        return next(task for task in waiting if task.done()).result()
-    finally:
-        for task in waiting:
-            task.cancel()

@@ -1,6 +1,5 @@
 """The interface of an engine, which runs the batches of one device off the event loop."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar
@@ -8,9 +7,9 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from farpoint_server.compute.batch import Batch
-from farpoint_server.compute.memory.manager import DRAIN_S, Manager
+from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.compute.threads import EngineThread, run_alone
+from farpoint_server.compute.threads import EngineThread
 from farpoint_server.compute.work import Answer, InlineWork, Work
 from farpoint_server.errors import (
     RETRY_MS,
@@ -99,16 +98,6 @@ class Engine(ABC):
     async def call(self, function: Callable[[], T]) -> T:
         """Runs a function on a thread of the engine after its current batch."""
         return await self._threads[0].call(function)
-
-    async def call_between_batches(self, function: Callable[[], T]) -> T | None:
-        """Runs a function after the current long batches, before the next ones.
-
-        A trim holds new batches back while it waits for running ones; here these are short ones.
-        None, and the function does not run, if a batch does not end in time.
-        """
-        threads = (self.background or self)._threads
-        # Shielded: a cancelled call would not run, and the other threads would wait for it.
-        return await asyncio.shield(run_alone(threads, function, DRAIN_S))
 
     def close(self) -> None:
         """Ends the threads after their current batches."""

@@ -71,8 +71,6 @@ class Lane:
         self._clock = clock
         self.engine = engine
         self.queue = queue
-        self.died = asyncio.Event()
-        """Set once a worker ended by a bug, after which the queue is not served as it was."""
         self._watchdog = watchdog
         self._index = index
         self._costs = costs
@@ -128,12 +126,10 @@ class Lane:
             self._predicted_s += predicted_s
             try:
                 await self._run(jobs)
-            except Exception as error:
-                log.exception("worker died", lane=self._index)
-                self.died.set()
+            except Exception as error:  # a bug, which costs this batch alone
+                log.exception("batch failed", lane=self._index)
                 for job in jobs:
                     job.fail(error)
-                raise
             self._running -= 1
             self._predicted_s -= predicted_s
             self._since_s = self._clock()

@@ -1,7 +1,8 @@
 """asyncio tasks that poll the memory manager of each device, which trims between batches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from farpoint_server.compute.engine import Engine
 from farpoint_server.compute.memory.manager import Report
@@ -9,8 +10,8 @@ from farpoint_server.compute.memory.manager import Report
 # Seconds between polls; `Thresholds.interval_s` bounds how often a device is trimmed.
 POLL_S = 0.25
 GAP_POLL_S = 0.02
-# Failed polls in a row, over five seconds, after which the monitor gives up.
-MAX_FAILURES = 20
+# Seconds for which a forced trim holds new batches back while it waits for those that run.
+FORCED_S = 2.0
 
 
 class MemoryMonitor:
@@ -19,7 +20,7 @@ class MemoryMonitor:
     Args:
         waiting: Returns the number of requests in the queue.
         on_health: Called with whether a device serves, when that changes.
-        report: Called with an event and its fields for each poll that fails.
+        report: Called with an event and its fields for the first of polls in a row that fail.
     """
 
     def __init__(
@@ -35,9 +36,8 @@ class MemoryMonitor:
         self._waiting = waiting
         self._on_health = on_health
         self._report = report
-        self._healthy = True
-        self._ended = asyncio.Event()
-        self._gave_up = False
+        self._is_healthy = True
+        self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -50,13 +50,12 @@ class MemoryMonitor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def lost(self) -> str:
-        """Waits until no device works, or this monitor fails; returns the reason."""
-        await self._ended.wait()
-        return "memory monitor failed" if self._gave_up else "device failed"
+    async def lost(self) -> None:
+        """Waits until no device works."""
+        await self._lost.wait()
 
     async def trim(self, engine: Engine, *, force: bool) -> tuple[float, int] | None:
-        """Trims an engine's memory when it has no work, or after the running batch.
+        """Trims an engine's memory when it has no work, or after the running batches.
 
         Returns:
             Seconds and bytes returned; None if it could not be done.
@@ -64,7 +63,7 @@ class MemoryMonitor:
         memory = engine.memory
         while True:
             if force:
-                trim = await engine.call_between_batches(memory.trim)
+                trim = await engine.call(partial(memory.trim, patience_s=FORCED_S))
             else:
                 trim = await engine.call(lambda: memory.trim_if_idle(self._waiting()))
             if trim is not None:
@@ -73,36 +72,27 @@ class MemoryMonitor:
                 return None
             await asyncio.sleep(GAP_POLL_S)
 
-    async def poll(self, engine: Engine) -> None:
-        """Makes the engine's thread read its memory, and trim if the policy requires it."""
-        await engine.call(lambda: engine.memory.poll(self._waiting()))
-        await self._report_health()
-
     async def _watch(self, engine: Engine) -> None:
-        failures = 0
-        while not engine.memory.is_lost and failures < MAX_FAILURES:
-            failures = 0 if await self._guard(engine, self.poll(engine)) else failures + 1
+        memory, is_failing = engine.memory, False
+        while not memory.is_lost:
+            try:
+                await engine.call(lambda: memory.poll(self._waiting()))
+                is_failing = False
+            except Exception as error:
+                memory.translate(error)  # it may lose the device
+                if not is_failing:
+                    device = memory.snapshot.device
+                    self._report("memory poll failed", device=device, exc_info=error)
+                is_failing = True
+            self._report_health()
             await asyncio.sleep(self._poll_s)
-        self._gave_up |= not engine.memory.is_lost
-        await self._guard(engine, self._report_health())
-        if self._gave_up or all(engine.memory.is_lost for engine in self.engines):
-            self._ended.set()
+        self._report_health()
+        if all(engine.memory.is_lost for engine in self.engines):
+            self._lost.set()
 
-    async def _guard(self, engine: Engine, step: Awaitable[None]) -> bool:
-        """Whether a step succeeds; an error is reported, and may mark the device as lost."""
-        try:
-            await step
-        except Exception as error:
-            engine.memory.translate(error)
-            device = engine.memory.snapshot.device
-            self._report("memory poll failed", device=device, exc_info=error)
-            return False
-        return True
-
-    async def _report_health(self) -> None:
+    def _report_health(self) -> None:
         # Work of an unhealthy device goes to another (Placement).
-        devices = any(engine.memory.snapshot.healthy for engine in self.engines)
-        healthy = devices and not self._gave_up
-        if healthy != self._healthy:
-            self._healthy = healthy
-            self._on_health(healthy)
+        is_healthy = any(engine.memory.snapshot.healthy for engine in self.engines)
+        if is_healthy != self._is_healthy:
+            self._is_healthy = is_healthy
+            self._on_health(is_healthy)

@@ -98,15 +98,6 @@ class DeviceScheduler:
         for lane in self._lanes:
             await lane.stop()
 
-    async def died(self) -> None:
-        """Waits until a bug ends a worker, after which a queue is not served."""
-        waits = [asyncio.ensure_future(lane.died.wait()) for lane in self._lanes]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Runs small work at once if the engine is idle; queues other work.
 

@@ -170,32 +170,3 @@ class SharedCores:
         finally:
             with self._lock:
                 self._batches -= 1
-
-
-def run_alone(
-    threads: "list[EngineThread]", function: Callable[[], T], patience_s: float
-) -> "asyncio.Future[T | None]":
-    """Runs a function while none of the threads runs anything else; None if one does not come.
-
-    Args:
-        threads: Of one engine.
-        function: Runs on the first of them.
-        patience_s: Seconds that each of them waits for the others at most.
-    """
-    met, done = threading.Barrier(len(threads)), threading.Event()
-
-    def meet() -> bool:
-        with suppress(threading.BrokenBarrierError):
-            met.wait(patience_s)
-            return True
-        return False
-
-    def alone() -> T | None:
-        try:
-            return function() if meet() else None
-        finally:
-            done.set()
-
-    for thread in threads[1:]:
-        thread.call(lambda: meet() and done.wait())
-    return threads[0].call(alone)

@@ -14,14 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
-import pytest
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.clouds import furthest_points
 from tests.support.messages import array, details, sample_request
 from tests.support.servers.server_process import STUBBORN_POINTS, wait_until
 
-import farpoint
 from farpoint.v1 import sampling_pb2_grpc
 
 # A call that has nothing to wait for may take this long on a machine that stalled; the work that
@@ -188,21 +186,3 @@ def test_a_hung_engine_is_reported_and_recovers(start):
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         assert len(stub.Sample(sample_request(CLOUD[:9], 5)).indices.data) == 20
-
-
-def test_a_worker_that_a_bug_ends_is_reported_and_ends_the_process(start):
-    """The batch is larger than what is done on the event loop."""
-    server = start(failing=True)
-    clouds = [HUGE[:1302], HUGE[:30_000]]
-    with grpc.insecure_channel(server.address) as channel:
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        with farpoint.Client(server.address) as client, pytest.raises(farpoint.InternalError):
-            client.sample(clouds, 1000)
-        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-    assert server.wait() == 3
-    died, failed = (
-        [line for line in server.log if line["event"] == event]
-        for event in ("worker died", "scheduler failed")
-    )
-    assert (len(died), [line["exit_status"] for line in failed]) == (1, [3])

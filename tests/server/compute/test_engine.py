@@ -19,7 +19,7 @@ from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import manager_of
-from farpoint_server.compute.threads import NICENESS, EngineThread, run_alone
+from farpoint_server.compute.threads import NICENESS, EngineThread
 from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.kinds.sample import Clouds, SampleWork, one_point
 
@@ -144,21 +144,6 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
         await until(lambda: kept() is None)  # the thread may be slow to go on
     finally:
         gc.enable()
-
-
-async def test_calls_that_wait_for_each_other_do_not_wait_for_ever():
-    """A batch that hangs on one thread costs a forced trim, not the work of the others."""
-    threads, hang = [EngineThread(name, lambda: None) for name in "abc"], threading.Event()
-    ran = []
-    hung = threads[1].call(hang.wait)
-    assert await run_alone(threads, lambda: ran.append(1), 0.05) is None
-    assert await threads[0].call(lambda: "on") == await threads[2].call(lambda: "on") == "on"
-    hang.set()
-    await hung
-    assert await run_alone(threads, lambda: "alone", 30) == "alone"
-    assert ran == []
-    for thread in threads:
-        thread.stop()
 
 
 def test_cancelling_a_request_reaches_its_slices_and_halves():
@@ -301,17 +286,15 @@ async def test_short_work_runs_while_long_work_does_and_both_are_right(pair, hel
     np.testing.assert_array_equal(short.distances, late.distances)
 
 
-async def test_a_trim_waits_for_long_work_and_holds_no_short_work_back(pair, held):
+async def test_a_trim_waits_for_long_work(pair, held):
     batch, long = held
     assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is None
-    trim = asyncio.ensure_future(pair.short.call_between_batches(pair.memory.trim))
-    for _ in range(3):
-        assert len(await pair.short.submit(batch_of(clouds(100)))) == 1
-    assert not trim.done()
+    assert await pair.short.call(partial(pair.memory.trim, patience_s=0.02)) is None
+    assert len(await pair.short.submit(batch_of(clouds(100)))) == 1
+    trim = pair.short.call(pair.memory.trim)
     batch.go.set()
     assert await trim is not None
     await long
-    assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is not None
 
 
 async def test_a_batch_alone_has_all_cores_and_two_share_them():

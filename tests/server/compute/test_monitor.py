@@ -10,7 +10,6 @@ import torch
 from tests.support.compute.scheduling import until
 from tests.support.memory.simulation import MIB, Simulation, one
 
-from farpoint_server.compute import monitor
 from farpoint_server.compute.memory.oom import DeviceLost
 from farpoint_server.compute.monitor import MemoryMonitor
 
@@ -32,8 +31,6 @@ class Engine:
         if self.errors:
             raise self.errors.pop(0)
         return function()
-
-    call_between_batches = call
 
 
 @pytest.fixture
@@ -94,28 +91,20 @@ async def test_a_lost_device_is_published_once_and_for_good(world):
     world.simulation.meanwhile = fail
     with pytest.raises(DeviceLost):
         world.simulation.run(one("a", 1))
-    assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
+    await asyncio.wait_for(world.monitor.lost(), 30)
     assert world.published == [False]
     assert await world.monitor.trim(world.engine, force=False) is None
 
 
-async def test_a_monitor_whose_polls_keep_failing_gives_up_and_is_not_healthy(world):
-    world.engine.errors = [RuntimeError(f"bug {number}") for number in range(1000)]
+async def test_polls_that_fail_are_reported_once_in_a_row_and_change_nothing(world):
+    world.engine.errors = [RuntimeError(f"bug {number}") for number in range(9)]
     world.monitor.start()
-    assert await asyncio.wait_for(world.monitor.lost(), 30) == "memory monitor failed"
-    assert world.published == [False]
-    assert len(world.reported) == monitor.MAX_FAILURES
-    assert not world.engine.memory.is_lost
-
-
-async def test_failures_with_a_good_poll_between_them_change_nothing(world):
-    world.monitor.start()
-    for _ in range(monitor.MAX_FAILURES + 5):
-        world.engine.errors = [RuntimeError("now and then")]
-        reports, taken = len(world.reported), world.engine.memory.snapshot
-        await until(lambda reports=reports: len(world.reported) > reports)
-        await until(lambda taken=taken: world.engine.memory.snapshot is not taken)
-    assert world.published == []
+    taken = world.engine.memory.snapshot
+    await until(lambda: world.engine.memory.snapshot is not taken)
+    assert [each["event"] for each in world.reported] == ["memory poll failed"]
+    world.engine.errors = [RuntimeError("again")]
+    await until(lambda: len(world.reported) == 2)
+    assert (world.published, world.engine.memory.is_lost) == ([], False)
 
 
 async def test_a_server_is_lost_only_with_its_last_device():
@@ -130,7 +119,7 @@ async def test_a_server_is_lost_only_with_its_last_device():
     await until(lambda: engines[1].calls > calls + 3)
     assert (lost.done(), published) == (False, [])
     engines[1].errors.append(torch.AcceleratorError("CUDA error: gone"))
-    assert await asyncio.wait_for(lost, 30) == "device failed"
+    await asyncio.wait_for(lost, 30)
     assert published == [False]
     await both.stop()
 

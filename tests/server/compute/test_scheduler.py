@@ -175,16 +175,15 @@ async def test_a_caller_that_left_while_its_batch_failed_is_not_tried_again(engi
         await bad
 
 
-async def test_a_worker_that_a_bug_ends_is_reported_and_its_callers_fail(scheduler, engine, submit):
-    died = asyncio.ensure_future(scheduler.died())
+async def test_a_bug_costs_its_batch_alone_and_is_logged(submit, engine):
     tasks = await submit(10, MISCOUNTED)
     engine.gate.set()
     with capture_logs() as logs:
         for task in tasks:
             with pytest.raises(ValueError, match="zip"):
                 await asyncio.wait_for(task, 10)
-        await asyncio.wait_for(died, 10)
-    assert [(line["event"], line["log_level"]) for line in logs] == [("worker died", "error")]
+    assert [(line["event"], line["log_level"]) for line in logs] == [("batch failed", "error")]
+    assert await rows(await submit(20)) == [20]
 
 
 async def test_while_a_gpu_launches_a_batch_others_gather_for_the_next_one():
@@ -385,17 +384,12 @@ async def test_a_batch_with_a_refused_request_teaches_nothing(engine, clock):
     await scheduler.stop()
 
 
-async def test_a_scheduler_that_is_stopped_has_not_died_and_leaves_nothing_behind():
+async def test_a_scheduler_that_is_stopped_leaves_nothing_behind():
     scheduler = DeviceScheduler(GatedEngine(GatedEngine()), 100)
     before = asyncio.all_tasks()
     scheduler.start()
-    died = asyncio.create_task(scheduler.died())
     await settle()
     await scheduler.stop()
-    await settle()
-    assert not died.done()
-    died.cancel()
-    await settle()
     assert asyncio.all_tasks() == before
 
 

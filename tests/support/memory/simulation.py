@@ -46,7 +46,7 @@ class FakeAllocator:
         self.fail_at: set[int] = set()
         """Numbers of the allocations that fail, counted from 1."""
         self.allocations = 0
-        self.retries = self.ooms = self.device_frees = 0
+        self.retries = 0
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -61,7 +61,6 @@ class FakeAllocator:
         """Raises torch.OutOfMemoryError as the GPU would, or where `fail_at` says so."""
         self.allocations += 1
         if self.allocations in self.fail_at:
-            self.ooms += 1
             raise torch.OutOfMemoryError(f"injected at allocation {self.allocations}")
         size = -(-size // ROUNDING) * ROUNDING
         free = (block for block in self.blocks if not block.used and block.size == size)
@@ -84,10 +83,7 @@ class FakeAllocator:
             releasable=reserved - allocated,
             host_reserved=self.pinned_cached,
             host_releasable=self.pinned_cached,
-            segments=len(self.blocks),
             retries=self.retries,
-            ooms=self.ooms,
-            device_frees=self.device_frees,
         )
 
     def headroom(self) -> Headroom:
@@ -118,15 +114,12 @@ class FakeAllocator:
             self.retries += 1
             self._flush()
         if size > self.headroom().free:
-            self.ooms += 1
             raise torch.OutOfMemoryError(f"{size} bytes wanted, {self.headroom().free} free")
         self.blocks.append(Block(size))
         return self.blocks[-1]
 
     def _flush(self) -> None:
-        used = [block for block in self.blocks if block.used]
-        self.device_frees += len(self.blocks) - len(used)
-        self.blocks = used
+        self.blocks = [block for block in self.blocks if block.used]
 
 
 GIB = 1 << 30

@@ -21,12 +21,9 @@ class CudaAllocator:
             context and libraries.
     """
 
-    def __init__(
-        self, device: torch.device, fraction: float, *, expandable: bool, heap: Heap
-    ) -> None:
+    def __init__(self, device: torch.device, fraction: float, heap: Heap) -> None:
         self.name = str(device)
         self._device = device
-        self._expandable = expandable
         self._heap = heap
         torch.cuda.set_per_process_memory_fraction(fraction, device)
 
@@ -34,7 +31,6 @@ class CudaAllocator:
         return read_stats(
             torch.cuda.memory_stats_as_nested_dict(self._device),
             torch.cuda.host_memory_stats_as_nested_dict() if host else {},
-            expandable=self._expandable,
             heap_releasable=self._heap.stats().releasable if host else 0,
         )
 
@@ -61,19 +57,14 @@ class CudaAllocator:
 
 
 def read_stats(
-    device: Mapping[str, Any],
-    host: Mapping[str, Any],
-    *,
-    expandable: bool,
-    heap_releasable: int = 0,
+    device: Mapping[str, Any], host: Mapping[str, Any], heap_releasable: int = 0
 ) -> Stats:
     """Stats of torch's nested counters; a key that a version does not have counts as 0.
 
     Flat ones take seven times as long, and every batch reads them.
 
-    Native segments are released whole, so blocks that share one with a live block stay. Expandable
-    ones release every unused page, so all idle bytes count as releasable, although a page with a
-    live block stays; the policy records what each trim left.
+    Segments are released whole, so blocks that share one with a live block stay. torch counts no
+    block of an expandable segment as split; the policy records what each trim left of them.
     """
 
     def current(name: str) -> int:
@@ -83,24 +74,19 @@ def read_stats(
         return int(host.get(name, {}).get("current", 0))
 
     allocated, reserved = current("allocated_bytes"), current("reserved_bytes")
-    split = 0 if expandable else current("inactive_split_bytes")
-    # Blocks that wait for another stream's event are active, though no longer allocated.
-    held = allocated if expandable else current("active_bytes")
+    split = current("inactive_split_bytes")
     host_reserved = pinned("allocated_bytes")
     # torch 2.11 never counts a pinned block as freed, so after a trim more is active than exists.
     host_idle = max(0, host_reserved - pinned("active_bytes"))
     return Stats(
         allocated=allocated,
         reserved=reserved,
-        releasable=max(0, reserved - held - split),
+        # Blocks that wait for another stream's event are active, though no longer allocated.
+        releasable=max(0, reserved - current("active_bytes") - split),
         split=split,
         host_reserved=host_reserved,
         host_releasable=host_idle + heap_releasable,
-        segments=current("segment"),
         retries=device.get("num_alloc_retries", 0),
-        ooms=device.get("num_ooms", 0),
-        device_frees=device.get("num_device_free", 0),
-        stream_syncs=device.get("num_sync_all_streams", 0),
     )
 
 

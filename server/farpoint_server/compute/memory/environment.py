@@ -31,7 +31,6 @@ def configure(environ: MutableMapping[str, str]) -> str:
     options = parse("".join(given.values()))
     _check(options, next(iter(given), NAME))
     chosen = {
-        "expandable_segments": "False",
         # At the cost of at most an eighth more memory, clouds of similar sizes share blocks.
         "roundup_power2_divisions": "8",
         "pinned_use_background_threads": "True",
@@ -45,11 +44,6 @@ def parse(text: str) -> dict[str, str]:
     parts = re.split(r",(?![^\[]*\])", text)
     pairs = (part.strip().partition(":") for part in parts if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def is_expandable(environ: Mapping[str, str]) -> bool:
-    """Whether the variable makes segments grow page by page."""
-    return parse(environ.get(NAME, "")).get("expandable_segments", "").lower() == "true"
 
 
 def _check(options: Mapping[str, str], name: str) -> None:

@@ -28,9 +28,6 @@ _FIELDS = (
     *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
     *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
 )
-# A symbol of each malloc that replaces glibc's but not mallinfo2 and malloc_trim, which then
-# describe an unused heap: mimalloc, jemalloc, tcmalloc.
-_REPLACEMENTS = ("mi_malloc", "mallctl", "tc_malloc")
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class Glibc:
 
 
 class UnknownMalloc:
-    """Another malloc, which is not managed; its numbers are zeros."""
+    """An older glibc or another libc, which is not managed; its numbers are zeros."""
 
     name = "unknown"
 
@@ -94,15 +91,9 @@ Malloc: TypeAlias = Glibc | UnknownMalloc
 
 @cache
 def detect() -> Malloc:
-    """The malloc of this process; a preloaded one takes precedence."""
-    return find(ctypes.CDLL(None))
-
-
-def find(library: ctypes.CDLL) -> Malloc:
-    """The malloc among the symbols of a library: glibc's, or one that is not managed."""
-    is_replaced = any(hasattr(library, name) for name in _REPLACEMENTS)
-    is_glibc = all(hasattr(library, name) for name in _CALLS)
-    return Glibc(library) if is_glibc and not is_replaced else UnknownMalloc()
+    """The malloc of this process; glibc's unused one where another takes its place."""
+    library = ctypes.CDLL(None)
+    return Glibc(library) if all(hasattr(library, name) for name in _CALLS) else UnknownMalloc()
 
 
 class Heap:

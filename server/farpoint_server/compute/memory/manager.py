@@ -1,7 +1,6 @@
 """Runs the batches of a device and trims its allocator between them, on the engine thread."""
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from farpoint_server.compute.memory import environment, host
+from farpoint_server.compute.memory import host
 from farpoint_server.compute.memory.cuda import CudaAllocator
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.host import resident_bytes
@@ -36,11 +35,11 @@ from farpoint_server.compute.memory.policy import (
     Thresholds,
     TrimPolicy,
 )
-from farpoint_server.compute.memory.snapshot import Allocator, MemorySnapshot, Reason, Stats, Trims
+from farpoint_server.compute.memory.snapshot import Allocator, MemorySnapshot, Reason, Trims
 
 Result = TypeVar("Result")
 Report = Callable[..., object]
-# Seconds that a forced trim, or a batch that does not fit, waits for the batches in flight.
+# Seconds that what does not fit waits for the batches in flight.
 DRAIN_S = 10.0
 # Of a GPU, left free by predictions, for libraries that allocate memory themselves.
 CUDA_RESERVE = 512 * MIB
@@ -216,9 +215,11 @@ class Manager:
         """Trims on request if nothing is in flight or queued."""
         return None if waiting else self._trim_if_quiet(Reason.REQUEST)
 
-    def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:
-        """Trims as soon as the batches of all engines are done; None if they take too long."""
-        with self._gate.exclusive(DRAIN_S) as entered:
+    def trim(
+        self, reason: Reason = Reason.REQUEST, patience_s: float = DRAIN_S
+    ) -> TrimRecord | None:
+        """Trims once the batches of all engines are done; None if that takes more seconds."""
+        with self._gate.exclusive(patience_s) as entered:
             return self._trim(reason) if entered else None
 
     def dump(self) -> bytes | None:
@@ -329,7 +330,7 @@ class Manager:
         self._ooms.after_trim(
             has_headroom=headroom.free >= self._policy.thresholds.low_water(headroom)
         )
-        return self._record(TrimRecord(reason, seconds, max(0, returned)), before, left)
+        return self._record(TrimRecord(reason, seconds, max(0, returned)))
 
     def _release(self, *, host: bool) -> float:
         """Trims the device and, if `host`, the caches of host memory; returns the seconds."""
@@ -341,7 +342,7 @@ class Manager:
             self._allocator.trim_host()
         return time.perf_counter() - begun
 
-    def _record(self, trim: TrimRecord, before: Stats, left: Stats) -> TrimRecord:
+    def _record(self, trim: TrimRecord) -> TrimRecord:
         counted = self._trims.get(trim.reason, Trims()).add(trim.seconds, trim.returned_bytes)
         # Replaced rather than changed: other threads read it.
         self._trims = {**self._trims, trim.reason: counted}
@@ -351,7 +352,6 @@ class Manager:
             reason=trim.reason.value,
             ms=round(trim.seconds * 1e3, 3),
             returned_bytes=trim.returned_bytes,
-            segments=before.segments - left.segments,
         )
         self._snapshot = self._take_snapshot()
         return trim
@@ -395,8 +395,7 @@ def manager_of(
     thresholds = CPU_THRESHOLDS
     if is_cuda:
         fraction = 1.0 if limit is None else min(1.0, limit / total)
-        expandable = environment.is_expandable(os.environ)
-        allocator = CudaAllocator(device, fraction, expandable=expandable, heap=host.Heap())
+        allocator = CudaAllocator(device, fraction, host.Heap())
         thresholds = CUDA_THRESHOLDS
     return Manager(
         allocator,

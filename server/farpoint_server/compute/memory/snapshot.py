@@ -22,13 +22,8 @@ class Stats:
     """Pinned host memory, live and cached; 0 on a CPU."""
     host_releasable: int = 0
     """Bytes that a trim of the host caches would give back."""
-    segments: int = 0
     retries: int = 0
     """Times the allocator itself flushed its cache, in the middle of a batch."""
-    ooms: int = 0
-    device_frees: int = 0
-    stream_syncs: int = 0
-    """Times the allocator waited for every stream."""
 
     @property
     def idle(self) -> int:

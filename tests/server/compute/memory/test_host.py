@@ -3,7 +3,6 @@
 import ctypes
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,6 @@ from farpoint_server.compute.memory.host import Glibc, Heap, HeapUse, machine_he
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
-GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
 
 real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
 
@@ -107,24 +105,6 @@ def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
     assert machine_headroom(tmp_path / "none", tmp_path / "none").total == 0
 
 
-@pytest.mark.parametrize(
-    "library",
-    [
-        SimpleNamespace(mi_malloc=None, **GLIBC_CALLS),
-        SimpleNamespace(tc_malloc=None, **GLIBC_CALLS),
-        SimpleNamespace(mallctl=None, **GLIBC_CALLS),
-        SimpleNamespace(malloc_trim=None),
-    ],
-    ids=["mimalloc", "tcmalloc", "jemalloc", "musl"],
-)
-def test_a_malloc_other_than_glibcs_is_left_alone(library):
-    malloc = host.find(library)
-    assert malloc.name == "unknown"
-    assert (malloc.use().used, malloc.use().free) == (0, 0)
-    assert malloc.set_options({}) == {}
-    malloc.trim()
-
-
 class Library:
     """glibc's functions; notes what mallopt is given and refuses one option."""
 
@@ -163,33 +143,23 @@ DEVICE = {
     "reserved_bytes": {"all": {"current": 1000}},
     "active_bytes": {"all": {"current": 150}},
     "inactive_split_bytes": {"all": {"current": 250}},
-    "segment": {"all": {"current": 7}},
     "num_alloc_retries": 1,
-    "num_ooms": 2,
-    "num_device_free": 3,
-    "num_sync_all_streams": 4,
 }
 HOST = {"allocated_bytes": {"current": 64}, "active_bytes": {"current": 16}}
 
 
-def test_native_segments_release_what_is_neither_active_nor_split():
-    stats = read_stats(DEVICE, HOST, expandable=False)
+def test_a_trim_releases_what_is_neither_active_nor_split():
+    stats = read_stats(DEVICE, HOST)
     assert (stats.idle, stats.releasable, stats.fragmentation) == (900, 600, 0.25)
     assert (stats.host_reserved, stats.host_releasable) == (64, 48)
-    assert (stats.segments, stats.retries, stats.ooms) == (7, 1, 2)
-    assert (stats.device_frees, stats.stream_syncs) == (3, 4)
-    assert read_stats({}, HOST, expandable=False, heap_releasable=1000).host_releasable == 1048
+    assert stats.retries == 1
+    assert read_stats({}, HOST, heap_releasable=1000).host_releasable == 1048
 
 
 def test_pinned_blocks_that_torch_never_counts_as_freed_hide_no_heap():
     """As torch 2.11 counts after its cache was emptied."""
     host = {"allocated_bytes": {"current": 0}, "active_bytes": {"current": 20 << 20}}
-    assert read_stats({}, host, expandable=False, heap_releasable=1000).host_releasable == 1000
-
-
-def test_expandable_segments_release_all_that_is_idle():
-    stats = read_stats(DEVICE, HOST, expandable=True)
-    assert (stats.releasable, stats.split, stats.fragmentation) == (900, 0, 0)
+    assert read_stats({}, host, heap_releasable=1000).host_releasable == 1000
 
 
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
@@ -200,7 +170,6 @@ def test_what_is_chosen_is_one_variable():
     value = environment.configure(environ)
     assert environ == {"PATH": "/bin", NEW: value}
     options = environment.parse(value)
-    assert not environment.is_expandable(environ)
     assert not options.keys() & environment.FORBIDDEN.keys()
 
 
@@ -210,7 +179,7 @@ def test_the_operator_wins_under_either_name(name):
     options = environment.parse(environment.configure(environ))
     assert list(environ) == [NEW]
     assert options["roundup_power2_divisions"] == "[256:1,>:4]"
-    assert environment.is_expandable(environ)
+    assert options["expandable_segments"] == "True"
 
 
 @pytest.mark.parametrize(

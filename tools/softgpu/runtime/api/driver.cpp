@@ -1,5 +1,4 @@
-// Entry points of the driver that torch asks the runtime for. Those of virtual memory, which
-// expandable segments take, refuse by their name.
+// Entry points of the driver that torch asks the runtime for; others refuse by their name.
 #include <cuda.h>
 
 #include <cstring>
