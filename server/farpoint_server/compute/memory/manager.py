@@ -3,7 +3,7 @@
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,6 @@ from farpoint_server.compute.memory.cuda import CudaAllocator
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.host import resident_bytes
 from farpoint_server.compute.memory.oom import (
-    SMALL_BYTES,
     Answer,
     Batch,
     Budget,
@@ -133,7 +132,7 @@ class Manager:
 
     def has_headroom(self, predicted: int) -> bool:
         """Whether a whole batch fits next to those in flight, without a flush of the cache."""
-        return not self.bounded or self._budget.fits_uncut(predicted)
+        return not self.bounded or self._budget.leaves_room(predicted, without_flush=True)
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for work of `predicted` bytes that can never fit this device."""
@@ -161,12 +160,8 @@ class Manager:
         Raises:
             DeviceLost: the device no longer works; or what `explain` makes of it.
         """
-        # Small batches are not checked, which reads the allocator's counters.
-        is_cut = self.bounded and len(batch) > 1 and batch.predicted_bytes >= SMALL_BYTES
-        answers: list[Any] = []
         try:
-            for part in self._parts(batch) if is_cut else [batch]:
-                answers += self._run_part(part, forward)
+            answers: list[Any] = self._run_part(batch, forward)
         except DeviceLost as lost:
             explained = explain(lost)
             if explained is lost:
@@ -226,22 +221,6 @@ class Manager:
         """Every segment and block, pickled for torch's viewer; None on a CPU."""
         return None if self.is_lost else self._allocator.snapshot()
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch, cut if its predicted bytes exceed a share of the available memory."""
-        most = self._budget.batch_bytes()
-        if batch.predicted_bytes <= most:
-            yield batch
-            return
-        begin = size = 0
-        for end in range(len(batch)):
-            more = batch[end : end + 1].predicted_bytes
-            if end > begin and size + more > most:
-                yield batch[begin:end]
-                begin, size = end, 0
-            size += more
-        # Uncut it stays the same object, by which an engine knows that it may overlap with others.
-        yield batch[begin:] if begin else batch
-
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
@@ -277,10 +256,11 @@ class Manager:
 
     def _may_begin(self, part: Batch) -> bool:
         """Whether a batch fits now, or after the batches of other threads."""
+        predicted = part.predicted_bytes
+        if len(part) > 1 and not self._budget.leaves_room(predicted):
+            return False
         may_begin = partial(
-            self._budget.may_begin,
-            part.predicted_bytes,
-            partial(self._trim_if_quiet, Reason.ROOM),
+            self._budget.may_begin, predicted, partial(self._trim_if_quiet, Reason.ROOM)
         )
         if may_begin():
             return True

@@ -156,21 +156,15 @@ class Budget:
                 f"give {self._capacity} at most"
             )
 
-    def batch_bytes(self) -> float:
-        """Bytes that a divisible batch may take now."""
-        stats = self._allocator.stats(host=False)
-        return BATCH_SHARE * self._available(stats, self.headroom(stats))
-
-    def fits_uncut(self, predicted: int) -> bool:
-        """Whether a whole batch fits now without a flush of the cache."""
+    def leaves_room(self, predicted: int, *, without_flush: bool = False) -> bool:
+        """Whether a batch leaves memory for the next one, perhaps without a flush of the cache."""
         if predicted < SMALL_BYTES:
             return True
         stats = self._allocator.stats(host=False)
         headroom = self.headroom(stats)
-        most = min(
-            self._uninterrupted(stats, headroom), BATCH_SHARE * self._available(stats, headroom)
-        )
-        return predicted <= most
+        if without_flush and predicted > self._uninterrupted(stats, headroom):
+            return False
+        return predicted <= BATCH_SHARE * self._available(stats, headroom)
 
     def may_begin(self, predicted: int, trim: Callable[[], object]) -> bool:
         """Whether a batch may start, after a `trim` if it fits only then.

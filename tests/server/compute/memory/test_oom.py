@@ -87,7 +87,7 @@ def test_a_batch_is_cut_where_it_would_take_more_than_half_of_what_is_there():
     simulation.meanwhile = lambda: sizes.append(simulation.allocator.stats().allocated)
     names = list("abcdef")
     assert simulation.run(*(one(name, 200) for name in names)) == names
-    assert sizes == [400 * MIB] * 3
+    assert sizes == [200 * MIB, 400 * MIB] * 2
 
 
 def test_room_that_other_processes_took_makes_requests_fail_until_it_is_back():

@@ -177,10 +177,10 @@ def test_memory_that_owners_hold_is_no_cache_for_a_batch_until_a_trim():
     device, trims = device_of(cached=600), []
     budget = budget_of(device)
     slots = object(), object()
-    assert budget.fits_uncut(500 * MIB)
+    assert budget.leaves_room(500 * MIB, without_flush=True)
     budget.aside.put(slots[0], 100 * MIB)
     budget.aside.put(slots[1], 50 * MIB)
-    assert not budget.fits_uncut(500 * MIB)
+    assert not budget.leaves_room(500 * MIB, without_flush=True)
     assert budget.may_begin(500 * MIB, lambda: (trims.append(1), device.trim()))
     assert trims == [1]
 
