@@ -14,14 +14,13 @@ from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.cpu import CpuEngine
 from farpoint_server.compute.cuda import CudaEngine
 from farpoint_server.compute.engine import Engine
-from farpoint_server.compute.lane import BatchMetrics
+from farpoint_server.compute.lane import BatchMetrics, Watchdog
 from farpoint_server.compute.memory import environment
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager, manager_of
 from farpoint_server.compute.remote.client import RemoteCompute
 from farpoint_server.compute.remote.server import Handler
 from farpoint_server.compute.scheduler import DeviceScheduler
-from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.config.settings import Settings
 from farpoint_server.kinds import wire
 from farpoint_server.processes.slot import ProcessSlot

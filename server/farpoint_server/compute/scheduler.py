@@ -15,9 +15,8 @@ from farpoint_server import request_context
 from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.engine import PAUSE, Engine
-from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane
+from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane, Watchdog
 from farpoint_server.compute.queue import Job, JobQueue
-from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 

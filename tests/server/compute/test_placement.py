@@ -16,12 +16,12 @@ from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.cpu import CpuEngine
+from farpoint_server.compute.lane import Watchdog
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.policy import Thresholds
 from farpoint_server.compute.placement import PROBE, Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
-from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeviceFailedError,

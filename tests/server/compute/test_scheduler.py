@@ -12,10 +12,9 @@ from tests.support.compute.scheduling import MS, Clock, GatedEngine, cloud, job,
 
 from farpoint_server import request_context
 from farpoint_server.compute.cost import MAX_RATIO, CostModel
-from farpoint_server.compute.lane import BatchMetrics, Lane
+from farpoint_server.compute.lane import BatchMetrics, Lane, Watchdog
 from farpoint_server.compute.queue import Job, JobQueue
 from farpoint_server.compute.scheduler import MOST_JOINED, DeviceScheduler
-from farpoint_server.compute.watchdog import Watchdog
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeadlineTooCloseError,

@@ -1,126 +1,81 @@
-"""A fake GPU for transfers that runs its streams as late as they may run.
+"""A fake GPU for transfers, on torch's CPU, that runs its streams as late as they may run.
 
-Work of a stream runs in order, some time later; which stream goes on is random. A race on
-a real GPU is an error here: memory that is read before it was written, a host buffer that is
-touched during a copy, memory that is dropped before a stream has used it.
+Work of a stream runs in order, some time later; which stream goes on is random. Memory holds
+garbage until it is written and again once it is dropped, so a race of a GPU is a wrong answer here.
 """
 
-import ctypes
 import random
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from farpoint_server.compute.arrays import Arrangement, Array, Layout, Piece, address_of
+from farpoint_server.compute.arrays import Arrangement, Array, Piece
+from farpoint_server.compute.transfer.device import Block, CudaDevice
 from farpoint_server.compute.transfer.graphs import Graphs
 from farpoint_server.compute.work import Kernel, StreamKernel
 
+GARBAGE = 77
 
-class Race(RuntimeError):  # noqa: N818
-    """An error that a real GPU would not notice."""
-
-
-@dataclass(eq=False)
-class Memory:
-    """Bytes of the host or of the device."""
-
-    bytes: Array
-    on_device: bool
-    filled: bool = False
-    """The copy or the kernel that writes it has run."""
-    copies: int = 0
-    """Copies that read or write it and have not ended."""
+FakeStream: TypeAlias = deque[tuple[str, Callable[[], object]]]
+"""Work that runs in order, some time later, and its stage: upload, compute, download or event."""
 
 
-@dataclass(frozen=True, eq=False)
-class FakeTensor:
-    """A part of some memory."""
+class FakeBlock(Block):
+    """Bytes of the host or of the device, which are overwritten when they are dropped."""
 
-    memory: Memory
-    begin: int
-    dtype: "np.dtype[Any]"
-    shape: tuple[int, ...]
+    def __init__(self, size: int) -> None:
+        super().__init__(torch.full((size,), GARBAGE, dtype=torch.uint8))
 
-    @property
-    def tensor(self) -> "FakeTensor":
-        return self
-
-    @property
-    def content(self) -> Array:
-        size = int(np.prod(self.shape)) * self.dtype.itemsize
-        part = self.memory.bytes[self.begin : self.begin + size]
-        return part.view(self.dtype).reshape(self.shape)
+    def __del__(self) -> None:
+        self.array.fill(GARBAGE)
 
 
-FakeStream: TypeAlias = deque["_Later"]
-"""Work that runs in order, some time later."""
-
-
-@dataclass(eq=False)
 class FakeEvent:
-    """The last place in a stream of a FakeDevice at which it was recorded."""
+    """The last place in a stream at which it was recorded."""
 
-    device: "FakeDevice"
-    recorded: int = 0
-    passed: int = 0
+    def __init__(self, device: "FakeDevice") -> None:
+        self._device, self.recorded, self.passed = device, 0, 0
 
     def record(self, stream: FakeStream) -> None:
-        self.device.record(self, stream)
+        self._device.record(self, stream)
 
     def synchronize(self) -> None:
-        self.device.run_until(self)
+        self._device.run_until(self)
 
 
-@dataclass(eq=False)
-class _Later:
-    """Work of a stream, and its stage: upload, compute, download or event."""
-
-    stage: str
-    act: Callable[[], None]
-
-
-@dataclass
-class FakeDevice:
-    """A `CudaDevice` whose tensors are FakeTensors; kernels get torch's, of the CPU.
+class FakeDevice(CudaDevice):
+    """Its tensors are torch's, of the CPU.
 
     Args:
         seed: Of the random order.
         hurry: The chance that some work runs with each call of the device.
+        most_bytes: The largest piece of memory that it gives.
     """
 
-    seed: int = 0
-    hurry: float = 0.5
-    most_bytes: int = 1 << 40
-    """The largest piece of memory that it gives."""
-    stand_in: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda t: t.to("meta"))
-    """Makes the tensors from which a kernel computes the shapes of its outputs."""
-    refuse: Callable[[str], None] = lambda _: None
-    """Called with the name of each request; may raise the errors of a device."""
-    log: list[str] = field(default_factory=list)
-    """Events of the streams, in order."""
-
-    def __post_init__(self) -> None:
-        self._lots = random.Random(self.seed)
-        self._changed = threading.Condition()
-        self._paused: set[str] = set()
-        self._host: weakref.WeakSet[Memory] = weakref.WeakSet()
-        self._streams: list[FakeStream] = []
-        self._current: FakeStream = deque()
-        self.races: list[str] = []
+    def __init__(self, seed: int = 0, hurry: float = 0.5, most_bytes: int = 1 << 40) -> None:
+        self.refuse: Callable[[str], None] = lambda _: None
+        """Called with the name of each request; may raise the errors of a device."""
+        self.log: list[str] = []
+        """What the streams did, in order."""
         self.events = 0
         """Events that were made."""
+        self._lots, self._hurry, self._most_bytes = random.Random(seed), hurry, most_bytes
+        self._changed = threading.Condition()
+        self._paused: set[str] = set()
+        self._pinned: weakref.WeakSet[Block] = weakref.WeakSet()
+        self._streams: list[FakeStream] = []
+        self._current: FakeStream = deque()
 
     @property
     def pinned_sizes(self) -> list[int]:
         """Sizes of the buffers that are referenced."""
-        return [memory.bytes.nbytes for memory in self._host]
+        return [block.array.nbytes for block in self._pinned]
 
     @property
     def pending(self) -> int:
@@ -166,17 +121,17 @@ class FakeDevice:
         with torch.inference_mode():
             yield
 
-    def pinned(self, size: int) -> FakeTensor:
+    def pinned(self, size: int) -> FakeBlock:
         self._ask("pinned")
-        tensor = self._memory(size, on_device=False)
-        self._host.add(tensor.memory)
-        return tensor
+        block = FakeBlock(size)
+        self._pinned.add(block)
+        return block
 
-    def memory(self, _stream: FakeStream, size: int) -> FakeTensor:
+    def memory(self, _stream: FakeStream, size: int) -> FakeBlock:
         self._ask("memory")
-        if size > self.most_bytes:
+        if size > self._most_bytes:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
-        return self._memory(size, on_device=True)
+        return FakeBlock(size)
 
     def scratch_bytes(self, *_: object) -> int:
         return 0
@@ -185,95 +140,58 @@ class FakeDevice:
         self,
         kernel: StreamKernel,
         uploads: Sequence[Piece],
-        blocks: tuple[FakeTensor, FakeTensor],
+        blocks: tuple[Block, Block],
         inputs: Arrangement,
         outputs: Arrangement,
         stream: FakeStream,
         done: FakeEvent,
     ) -> None:
         """A kernel of C++ is one of torch here."""
-        memory, target = blocks
+        memory, target = (block.tensor for block in blocks)
         with self.on(stream):
             self._ask("start")
             for source, begin in uploads:
                 self.upload(self.view(memory, begin, source.dtype, source.shape), source)
-            found = list(
-                self.call(kernel, [self.view(memory, *place) for place in _places(inputs)])
-            )
-            for place, output in zip(_places(outputs), found, strict=True):
-                self.download(self.view(target, *place), output)
-            self._give("event", lambda: found.clear())  # until then the block of memory holds them
+            found = self.call(kernel, self._views(memory, inputs))
+            for place, output in zip(self._views(target, outputs), found, strict=True):
+                self.download(place, output)
+            self._give("event", found.clear)  # until then the block of memory holds them
             self.record(done, stream)
 
-    def upload(self, target: FakeTensor, source: Array) -> None:
-        self._ask("upload")
-        own = [memory for memory in self._host if np.shares_memory(memory.bytes, source)]
-        memory = own[0] if own else self._foreign(source)
-        begin = address_of(source) - address_of(memory.bytes)
-        self._copy(target, FakeTensor(memory, begin, source.dtype, source.shape), "upload")
+    def upload(self, target: Tensor, source: Array) -> None:
+        self._copy("upload", target, torch.from_numpy(source))
 
-    def _foreign(self, source: Array) -> Memory:
-        """Pinned memory that is not of this device: there as long as the array."""
-        place = (ctypes.c_uint8 * len(source)).from_address(address_of(source))
-        memory = Memory(np.frombuffer(place, np.uint8), on_device=False)
-        weakref.finalize(source, lambda _: None, memory)
-        return memory
-
-    def download(self, target: FakeTensor, source: FakeTensor) -> None:
-        self._ask("download")
-        self._copy(target, source, "download")
-
-    def view(
-        self, memory: FakeTensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
-    ) -> FakeTensor:
-        return FakeTensor(memory.memory, memory.begin + begin, dtype, tuple(shape))
-
-    def layout(self, tensor: FakeTensor) -> Layout:
-        return Layout(tensor.dtype, tensor.shape)
-
-    def array(self, pinned: FakeTensor) -> Array:
-        self._ask("array")
-        if pinned.memory.on_device:
-            self._race("the host touched memory of the device")
-        if pinned.memory.copies:
-            self._race("the host touched a buffer that a copy is at")
-        return pinned.content
+    def download(self, target: Tensor, source: Tensor) -> None:
+        self._copy("download", target, source.detach())
 
     def call(
-        self, kernel: Kernel, inputs: Sequence[FakeTensor], _graphs: Graphs | None = None
-    ) -> Sequence[FakeTensor]:
+        self, kernel: Kernel, inputs: Sequence[Tensor], _graphs: Graphs | None = None
+    ) -> list[Tensor]:
         self._ask("call")
-        with torch.inference_mode():
-            shapes = kernel(*(self.stand_in(_empty(tensor)) for tensor in inputs))
-        outputs = [self._like(shape) for shape in shapes]
-        read, written = ([self._weakly(t) for t in ts] for ts in (inputs, outputs))
+        try:
+            shapes = kernel(*[each.to("meta") for each in inputs])
+        except Exception:  # they depend on the values, for which the host waits
+            self._finish(self._current)
+            shapes = kernel(*inputs)
+        outputs = [torch.full_like(shape, GARBAGE, device="cpu") for shape in shapes]
+        written = [output.detach() for output in outputs]
+        for output, own in zip(outputs, written, strict=True):
+            weakref.finalize(output, own.numpy().fill, GARBAGE)
 
-        def act() -> None:
-            tensors = [place() for place in read]
-            if not all(tensor.memory.filled for tensor in tensors):
-                self._race("a kernel read what was not uploaded yet")
-            with torch.inference_mode():
-                answers = kernel(*(torch.from_numpy(t.content.copy()) for t in tensors))
-            for place, answer in zip(written, answers, strict=True):
-                output = place()
-                output.content[...] = answer.numpy()
-                output.memory.filled = True
+        def compute() -> None:
+            for own, answer in zip(written, kernel(*inputs), strict=True):
+                own.copy_(answer)
             self.log.append("compute")
 
         if outputs:
-            self._give("compute", act)
+            self._give("compute", compute)
         return outputs
 
     def record(self, event: FakeEvent, stream: FakeStream) -> None:
         self._ask("record")
         event.recorded += 1
-        recorded = event.recorded
-
-        def act() -> None:
-            event.passed = recorded
-
         with self._changed:
-            stream.append(_Later("event", act))
+            stream.append(("event", lambda at=event.recorded: setattr(event, "passed", at)))
 
     def run_until(self, event: FakeEvent) -> None:
         """Runs work of the streams until the event has passed."""
@@ -282,80 +200,46 @@ class FakeDevice:
             while event.passed < event.recorded:
                 if self._step():
                     continue
-                if not self._paused:
-                    self._race("the host waits for what never happens")
+                assert self._paused, "the host waits for what never happens"
                 self._changed.wait()
+
+    def _views(self, memory: Tensor, arranged: Arrangement) -> list[Tensor]:
+        places = zip(arranged.layouts, arranged.begins, strict=True)
+        return [self.view(memory, begin, *layout) for layout, begin in places]
+
+    def _copy(self, stage: str, target: Tensor, source: Tensor) -> None:
+        self._ask(stage)
+
+        def act() -> None:
+            target.copy_(source)
+            self.log.append(stage)
+
+        self._give(stage, act)
 
     def _ask(self, what: str) -> None:
         """Checks a request of the host, and runs some work of the streams."""
         self.refuse(what)
         with self._changed:
-            while self._lots.random() < self.hurry and self._step():
+            while self._lots.random() < self._hurry and self._step():
                 pass
 
     def _step(self) -> bool:
-        ready = [s for s in self._streams if s and s[0].stage not in self._paused]
+        ready = [s for s in self._streams if s and s[0][0] not in self._paused]
         if not ready:
             return False
-        self._lots.choice(ready).popleft().act()
+        self._run_next(self._lots.choice(ready))
         return True
 
-    def _give(self, stage: str, act: Callable[[], None]) -> None:
+    def _finish(self, stream: FakeStream) -> None:
         with self._changed:
-            self._current.append(_Later(stage, act))
+            while stream:
+                self._run_next(stream)
 
-    def _copy(self, target: FakeTensor, source: FakeTensor, stage: str) -> None:
-        places = [self._weakly(target), self._weakly(source)]
-        for tensor in (target, source):
-            tensor.memory.copies += 1
+    def _run_next(self, stream: FakeStream) -> None:
+        _, act = stream.popleft()
+        with torch.inference_mode():
+            act()
 
-        def act() -> None:
-            to, of = (place() for place in places)
-            if of.memory.on_device and not of.memory.filled:
-                self._race("a copy read what was not computed yet")
-            to.content[...] = of.content
-            to.memory.filled = True
-            for tensor in (to, of):
-                tensor.memory.copies -= 1
-            self.log.append(stage)
-
-        self._give(stage, act)
-
-    def _memory(self, size: int, *, on_device: bool) -> FakeTensor:
-        # Garbage, as memory that was used before.
-        content = np.full(size, 0xA5, np.uint8)
-        memory = Memory(content, on_device, filled=size == 0)
-        return FakeTensor(memory, 0, np.dtype(np.uint8), (size,))
-
-    def _like(self, tensor: torch.Tensor) -> FakeTensor:
-        dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
-        memory = self._memory(tensor.numel() * dtype.itemsize, on_device=True).memory
-        return FakeTensor(memory, 0, dtype, tuple(tensor.shape))
-
-    def _weakly(self, tensor: FakeTensor) -> Callable[[], FakeTensor]:
-        """The tensor, without keeping its memory; a race if it was dropped."""
-        memory = weakref.ref(tensor.memory)
-        begin, dtype, shape = tensor.begin, tensor.dtype, tensor.shape
-
-        def get() -> FakeTensor:
-            kept = memory()
-            if kept is None:
-                self._race("a stream used memory that was dropped")
-                raise Race("a stream used memory that was dropped")
-            return FakeTensor(kept, begin, dtype, shape)
-
-        return get
-
-    def _race(self, what: str) -> None:
-        """Also remembered: the thread that meets it may not be the one to blame."""
-        self.races.append(what)
-        raise Race(what)
-
-
-def _places(arranged: Arrangement) -> Iterator[tuple[int, "np.dtype[Any]", tuple[int, ...]]]:
-    for layout, begin in zip(arranged.layouts, arranged.begins, strict=True):
-        yield begin, *layout
-
-
-def _empty(tensor: FakeTensor) -> torch.Tensor:
-    return torch.from_numpy(np.empty(tensor.shape, tensor.dtype))
+    def _give(self, stage: str, act: Callable[[], object]) -> None:
+        with self._changed:
+            self._current.append((stage, act))

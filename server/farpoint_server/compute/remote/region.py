@@ -1,4 +1,7 @@
-"""Shared memory of a front end, from which it takes a block for each call to the engine."""
+"""Shared memory of a front end, from which it takes a block for each call to the engine.
+
+The engine's process trusts no length, offset or value in it.
+"""
 
 import fcntl
 import mmap
@@ -8,12 +11,24 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from threading import Thread
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
-from farpoint_server.compute.arrays import Array, Layout, aligned, lay_out, layouts_of
+from farpoint_server.compute.arrays import (
+    Array,
+    Layout,
+    Pinned,
+    Shared,
+    address_of,
+    aligned,
+    lay_out,
+    layouts_of,
+)
+from farpoint_server.compute.transfer.library import library
 
 ALIGNMENT = 64
 # F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW of <linux/fcntl.h>: this file also loads on others.
@@ -27,6 +42,7 @@ PINNED_BYTES = 32 << 20
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Spec: TypeAlias = Sequence[Any]
 """An array's type and shape: ["<f4", 1024, 3]."""
+log = structlog.get_logger("farpoint.compute")
 
 
 class DamagedError(Exception):
@@ -128,6 +144,72 @@ class Region:
             else:
                 merged.append((offset, size))
         self._free = merged
+
+
+class Mapped:
+    """Memory that the other process can change at any time, though not shrink.
+
+    Raises:
+        DamagedError: it could shrink, or cannot be mapped.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & SEALS != SEALS:
+                raise DamagedError("memory without seals")
+            mapping = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+        except (OSError, ValueError) as error:
+            raise DamagedError(f"memory that cannot be mapped: {error}") from error
+        self._memory, self._mapping = Lent(len(mapping), np.uint8, mapping), mapping
+        self._pinned_bytes = 0
+
+    def pin(self, gpu: int) -> None:
+        """Locks the beginning for copies to GPUs, until no array refers to any of it.
+
+        It takes milliseconds. Without enough memory to lock, arrays are copied first.
+
+        Args:
+            gpu: One of them, with a context.
+        """
+        memory, mapping, address = self._memory, self._mapping, address_of(self._memory)
+        size = min(PINNED_BYTES, len(memory))
+        if code := library().farpoint_pin(address, size, gpu):
+            reason = library().farpoint_cuda_error(code).decode()
+            log.warning("memory of a front end is not locked", reason=reason)
+            return
+        # It may wait for the GPU. The thread refers to the mapping until it has ended.
+        unpin = Thread(target=_unpin, args=(mapping, address, gpu), daemon=True)
+        memory.give_back = unpin.start
+        self._pinned_bytes = size
+
+    def block(self, offset: object, size: object) -> Bytes:
+        """A part of it; raises DamagedError for what lies outside."""
+        if not (type(offset) is int and type(size) is int):
+            raise DamagedError("a block without bounds")
+        if not 0 <= offset <= offset + size <= len(self._memory):
+            raise DamagedError(f"a block of {size} bytes at {offset}")
+        found: Bytes = np.ndarray(size, np.uint8, self._memory, offset)
+        return found
+
+    def read(self, offset: int, size: int, specs: Iterable[Spec]) -> list[Array]:
+        """The arrays in a block.
+
+        Integers, by which kernels address memory, are copied here; what is floating point is copied
+        by the device, as a view that says so.
+        """
+        kind = Pinned if offset + size <= self._pinned_bytes else Shared
+        return [
+            array if array.dtype.kind == "f" and array.ndim > 1 else np.array(array)
+            for array in read(self.block(offset, size), specs, kind)
+        ]
+
+    def drop(self) -> None:
+        """Unmaps it once no array refers to it."""
+        self._memory, self._mapping, self._pinned_bytes = Lent(0), mmap.mmap(-1, 1), 0
+
+
+def _unpin(_mapping: mmap.mmap, address: int, gpu: int) -> None:
+    library().farpoint_unpin(address, gpu)
 
 
 def specs_of(arrays: Iterable[Array]) -> list[Spec]:

@@ -15,8 +15,7 @@ from farpoint_server import request_context
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.remote.channel import ASK, Channel, copy_in, finish
 from farpoint_server.compute.remote.kinds import Kinds
-from farpoint_server.compute.remote.mapped import Mapped
-from farpoint_server.compute.remote.region import Bytes, DamagedError, size_of, specs_of
+from farpoint_server.compute.remote.region import Bytes, DamagedError, Mapped, size_of, specs_of
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import ServiceError
 

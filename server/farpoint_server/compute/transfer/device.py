@@ -80,10 +80,6 @@ class CudaDevice:
         with self.on(stream):
             return Block(torch.empty(size, dtype=torch.uint8, device=self._device))
 
-    def array(self, pinned: Block) -> Array:
-        """The host memory as an array; access it only while no copy uses it."""
-        return pinned.array
-
     def start(
         self,
         kernel: StreamKernel,

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from farpoint_server.compute.arrays import Arrangement, Array, Piece, aligned, lay_out
+from farpoint_server.compute.arrays import ALIGNMENT, Arrangement, Array, Piece, aligned, lay_out
 from farpoint_server.compute.memory.oom import Aside
-from farpoint_server.compute.transfer.buffer import Buffer
 from farpoint_server.compute.transfer.device import Block, CudaDevice
 from farpoint_server.compute.transfer.graphs import Graphs
 from farpoint_server.compute.work import Kernel, Launch, StreamKernel
@@ -25,8 +24,37 @@ PINNED_BYTES = 1 << 20
 # Device memory that a slot keeps for its next batch, at most; larger ones ask torch's cache.
 KEPT_BYTES = 4 << 20
 NOTHING = lay_out([])
+Memory = TypeVar("Memory")
 Outputs: TypeAlias = list[list[Array]]
 """Of each launch, in host memory."""
+
+
+class Buffer(Generic[Memory]):
+    """Memory that grows by powers of two; not thread-safe.
+
+    torch caches pinned memory too, but aborts the process if some is freed after the device failed.
+
+    Args:
+        allocate: Allocates a block of a size in bytes.
+        least: Bytes that it asks for at least.
+    """
+
+    def __init__(self, allocate: Callable[[int], Memory], least: int = ALIGNMENT) -> None:
+        self._allocate, self._least = allocate, least
+        self._memory: Memory | None = None
+        self._size = 0
+
+    def take(self, size: int) -> Memory:
+        """At least `size` bytes with undefined content, until the next call."""
+        if self._memory is None or size > self._size:
+            self.release()  # before more is taken
+            wanted = max(self._least, 1 << max(0, size - 1).bit_length())
+            self._memory, self._size = self._allocate(wanted), wanted
+        return self._memory
+
+    def release(self) -> None:
+        """Frees the memory, which no copy or kernel may use."""
+        self._memory, self._size = None, 0
 
 
 class Slot:
@@ -97,7 +125,7 @@ class Transfer:
     def outputs(self) -> Outputs:
         """What came back, the caller's own to keep: the buffer is reused."""
         assert self._target is not None
-        memory, (layouts, begins, _) = self._device.array(self._target), self._outputs
+        memory, (layouts, begins, _) = self._target.array, self._outputs
         places = zip(layouts, begins, strict=True)
         arrays = [layout.view(memory, begin).copy() for layout, begin in places]
         ends = [*accumulate(self._counts)]
@@ -110,7 +138,7 @@ class Transfer:
     def _stage(self, launches: Sequence[Launch]) -> Arrangement:
         layouts = [layout for launch in launches for layout in launch.inputs.layouts]
         inputs = lay_out(layouts)
-        staged = self._device.array(self.slot.source.take(inputs.size))
+        staged = self.slot.source.take(inputs.size).array
         apart, end = list[Piece](), 0
         for launch in launches:
             begin, end = end, end + len(launch.inputs.layouts)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from farpoint_server.compute.arrays import Pinned, Shared, joined
-from farpoint_server.compute.remote import mapped as mapped_module
-from farpoint_server.compute.remote.mapped import Mapped
+from farpoint_server.compute.remote import region as region_module
 from farpoint_server.compute.remote.region import (
     PINNED_BYTES,
     DamagedError,
+    Mapped,
     Region,
     read,
     size_of,
@@ -194,7 +194,7 @@ class Pins:
 
 def test_the_beginning_is_locked_until_nothing_refers_to_it(monkeypatch):
     pins = Pins(0)
-    monkeypatch.setattr(mapped_module, "library", lambda: pins)
+    monkeypatch.setattr(region_module, "library", lambda: pins)
     _, mapped = mapped_region(2 * PINNED_BYTES)
     mapped.pin(3)
     assert [*pins.pinned.values()] == [PINNED_BYTES]
@@ -211,7 +211,7 @@ def test_the_beginning_is_locked_until_nothing_refers_to_it(monkeypatch):
 
 
 def test_arrays_are_copied_where_no_memory_can_be_locked(monkeypatch):
-    monkeypatch.setattr(mapped_module, "library", lambda: Pins(2))
+    monkeypatch.setattr(region_module, "library", lambda: Pins(2))
     _, mapped = mapped_region(4096)
     mapped.pin(3)
     (points,) = mapped.read(0, 4096, [["<f4", 4, 3]])
