@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import structlog
 
-from farpoint_server.compute.arrays import Array
+from farpoint_server.compute.arrays import Arrangement, Array
 from farpoint_server.compute.remote.region import Bytes, DamagedError, write
 from farpoint_server.errors import DeviceFailedError, ServiceError, pack_error, unpack_error
 
@@ -199,18 +199,19 @@ async def finish(step: "asyncio.Future[T]") -> tuple[T, bool]:
     return step.result(), is_cancelled
 
 
-async def copy_in(block: Bytes, arrays: Sequence[Array], size: int) -> None:
+async def copy_in(block: Bytes, arrays: Sequence[Array], arranged: Arrangement) -> None:
     """Copies arrays into a block; if it is cancelled, it raises once nothing writes there.
 
     Args:
         block: Large enough.
         arrays: What it gets.
-        size: Their `size_of`.
+        arranged: By `arrange`.
     """
-    if size <= INLINE_BYTES:
-        write(block, arrays)
+    if arranged.size <= INLINE_BYTES:
+        write(block, arrays, arranged)
         return
-    _, is_cancelled = await finish(asyncio.ensure_future(asyncio.to_thread(write, block, arrays)))
+    writing = asyncio.to_thread(write, block, arrays, arranged)
+    _, is_cancelled = await finish(asyncio.ensure_future(writing))
     if is_cancelled:
         raise asyncio.CancelledError
 

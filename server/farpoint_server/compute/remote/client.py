@@ -16,7 +16,7 @@ from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.cpu import CPU
 from farpoint_server.compute.remote.channel import CANCEL, NOTE, RUN, Channel, copy_in, gone
 from farpoint_server.compute.remote.kinds import Kinds
-from farpoint_server.compute.remote.region import Region, read, size_of, specs_of
+from farpoint_server.compute.remote.region import Region, arrange, read, specs_of
 from farpoint_server.compute.remote.server import Handler
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Answer, Outcome, Work
@@ -178,10 +178,10 @@ class _Engine:
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """The engine's answer to a request."""
         parameters, arrays = self._kinds.pack_work(work)
-        size = size_of(arrays)
-        block = self.take(size)
+        arranged = arrange(arrays)
+        block = self.take(arranged.size)
         try:
-            await copy_in(self.region.bytes_of(block), arrays, size)
+            await copy_in(self.region.bytes_of(block), arrays, arranged)
             caller = request_context.caller.get()
             call = timeout_s, caller, *block, parameters, specs_of(arrays)
             payload = json.dumps(call).encode()

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import structlog
 
 from farpoint_server.compute.arrays import (
+    Arrangement,
     Array,
     Layout,
     Pinned,
@@ -217,15 +218,14 @@ def specs_of(arrays: Iterable[Array]) -> list[Spec]:
     return [(array.dtype.str, *array.shape) for array in arrays]
 
 
-def size_of(arrays: Iterable[Array]) -> int:
-    """Bytes of a block for arrays, one after the other."""
-    return lay_out(layouts_of(arrays), ALIGNMENT).size
+def arrange(arrays: Iterable[Array]) -> Arrangement:
+    """Where arrays lie in a block."""
+    return lay_out(layouts_of(arrays), ALIGNMENT)
 
 
-def write(block: Bytes, arrays: Sequence[Array]) -> None:
+def write(block: Bytes, arrays: Sequence[Array], arranged: Arrangement) -> None:
     """Copies arrays into a block that is large enough."""
-    layouts, begins, _ = lay_out(layouts_of(arrays), ALIGNMENT)
-    for layout, begin, array in zip(layouts, begins, arrays, strict=True):
+    for layout, begin, array in zip(arranged.layouts, arranged.begins, arrays, strict=True):
         layout.view(block, begin)[...] = array
 
 

@@ -15,7 +15,7 @@ from farpoint_server import request_context
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.remote.channel import ASK, Channel, copy_in, finish
 from farpoint_server.compute.remote.kinds import Kinds
-from farpoint_server.compute.remote.region import Bytes, DamagedError, Mapped, size_of, specs_of
+from farpoint_server.compute.remote.region import Bytes, DamagedError, Mapped, arrange, specs_of
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import ServiceError
 
@@ -175,11 +175,11 @@ class FrontEnd:
     async def _answer(self, outcome: Outcome[Any], block: Bytes) -> bytes:
         """Writes an answer into the block of its call, or into another one if it is larger."""
         parameters, arrays = self._server.kinds.pack_answer(outcome.result)
-        size, other = size_of(arrays), None
-        if size > len(block):
-            other = json.loads(await self.ask("take", b"%d" % size))
+        arranged, other = arrange(arrays), None
+        if arranged.size > len(block):
+            other = json.loads(await self.ask("take", b"%d" % arranged.size))
             block = self.memory.block(*other)
-        await copy_in(block, arrays, size)
+        await copy_in(block, arrays, arranged)
         times = outcome.queue_ms, outcome.compute_ms
         return json.dumps([*times, other, parameters, specs_of(arrays)]).encode()
 

@@ -14,7 +14,7 @@ from tests.support.messages import FUZZ_INPUTS
 from farpoint_server.compute.arrays import Shared
 from farpoint_server.compute.remote import channel
 from farpoint_server.compute.remote.channel import HEAD, MAX_BYTES
-from farpoint_server.compute.remote.region import DamagedError, read, specs_of, write
+from farpoint_server.compute.remote.region import DamagedError, arrange, read, specs_of, write
 from farpoint_server.kinds import wire
 from farpoint_server.kinds.method import MethodClouds, MethodWork, RandomRows, VoxelGrid
 from farpoint_server.kinds.sample import Clouds, SampleWork
@@ -34,7 +34,7 @@ def run_of(front_end: RawFrontEnd, work=WORK, **changes) -> bytes:
     """A call with a work, of which some fields are others."""
     parameters, arrays = wire.pack_work(work)
     block = front_end.region.take(8192)
-    write(front_end.region.bytes_of(block), arrays)
+    write(front_end.region.bytes_of(block), arrays, arrange(arrays))
     call = {
         "timeout_s": None,
         "caller": "",
@@ -201,7 +201,7 @@ def test_parameters_and_specs_of_any_value_are_a_work_or_are_refused():
 
     for _ in range(FUZZ_INPUTS):
         parameters, arrays = wire.pack_work(choices.choice(works))
-        write(block, arrays)
+        write(block, arrays, arrange(arrays))
         try:
             found = read(block, changed(specs_of(arrays)), Shared)
             work = wire.unpack_work(changed(parameters), found, lambda _: None)

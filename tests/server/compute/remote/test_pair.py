@@ -207,13 +207,13 @@ async def test_a_block_is_free_only_once_nothing_writes_to_it(held, monkeypatch)
     going = iter(writes)
     begun: list[int] = []
 
-    def slow_write(block, arrays):
+    def slow_write(block, arrays, arranged):
         if len(block) <= channel.INLINE_BYTES:
-            return write(block, arrays)
+            return write(block, arrays, arranged)
         mine = next(going)
         begun.append(len(block))
         assert mine.wait(30)
-        return write(block, arrays)
+        return write(block, arrays, arranged)
 
     large = np.zeros(1 << 20, np.int32)
     async with front_end(held.path) as remote:

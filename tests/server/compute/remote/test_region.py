@@ -17,8 +17,8 @@ from farpoint_server.compute.remote.region import (
     DamagedError,
     Mapped,
     Region,
+    arrange,
     read,
-    size_of,
     specs_of,
     write,
 )
@@ -96,8 +96,8 @@ def test_arrays_come_back_as_they_were():
         np.arange(6, dtype=np.float64).reshape(2, 3)[:, ::2],
     ]
     region = Region(4096)
-    block = region.bytes_of(region.take(size_of(arrays)))
-    write(block, arrays)
+    block = region.bytes_of(region.take(arrange(arrays).size))
+    write(block, arrays, arrange(arrays))
     for found in (read(block, specs_of(arrays)), read(block, specs_of(arrays), Shared)):
         for ours, theirs in zip(found, arrays, strict=True):
             np.testing.assert_array_equal(ours, theirs)
