@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "softgpu"))  # kernels, which plants faults in PTX
 PYTHON = ROOT / "build" / "softgpu" / "venv" / "bin" / "python"
 HELPERS = """
 import ctypes, threading, torch

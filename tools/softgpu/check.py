@@ -84,8 +84,7 @@ QUICK = Stage(
     may_find=UNUSED,
 )
 STAGES = (
-    Stage("runtime", (*PYTEST, "tests/softgpu", "--ignore", "tests/softgpu/test_kernels.py")),
-    Stage("planted", (*PYTEST, "tests/softgpu/test_kernels.py")),
+    Stage("runtime", (*PYTEST, "tests/softgpu")),
     Stage("kernels", (*PYTEST, "tests/ops/cuda", "-k", KERNELS), SMALL, may_find=UNUSED),
     # Inductor needs Triton, which compiles for a device; the loader's tests, an installed wheel.
     Stage("ops", (*PYTEST, "tests/ops", "--ignore", "tests/ops/cuda", "-k", OPS), may_find=UNUSED),

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from ptx import Kernel, identifier
@@ -28,34 +27,6 @@ FAT_BINARY = 0xBA55ED50
 PTX, MACHINE_CODE = 1, 2
 REGISTERS = b"\x04\x2f\x08\x00"  # of a symbol, in .nv.info of a cubin
 BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An instruction that is replaced, to see whether tests notice.
-
-    Args:
-        kernel: Part of the mangled name of the kernels that have it.
-        instruction: A regular expression, up to its semicolon.
-        number: Which of those in a kernel that match.
-        replacement: A template of `re.Match.expand`; by default the instruction is left out.
-    """
-
-    kernel: str
-    instruction: str
-    number: int = 0
-    replacement: str = ""
-
-    def planted(self, name: str, body: str) -> str:
-        """The body with this fault.
-
-        Raises:
-            IndexError: it has no such instruction.
-        """
-        if self.kernel not in name:
-            return body
-        found = list(re.finditer(rf"^\s*{self.instruction};", body, re.MULTILINE))[self.number]
-        return f"{body[: found.start()]}\n{found.expand(self.replacement)}{body[found.end() :]}"
 
 
 def images(library: Path) -> Iterator[tuple[int, bytes]]:
@@ -117,7 +88,7 @@ def parameter_sizes(text: str) -> list[int]:
     return sizes
 
 
-def translate(ptx: str, known: dict[str, tuple[int, int]], only: str, fault: Fault | None) -> str:
+def translate(ptx: str, known: dict[str, tuple[int, int]]) -> str:
     """C++ of a module and a row of the table for each kernel; empty if it has none."""
     ptx = DEBUG.sub("", ptx)
     strings, dynamic = dict(STRING.findall(ptx)), next(iter(DYNAMIC.findall(ptx)), "")
@@ -125,9 +96,6 @@ def translate(ptx: str, known: dict[str, tuple[int, int]], only: str, fault: Fau
     lines += [f"const unsigned char {identifier(s)}[] = {v};" for s, v in strings.items()]
     rows = []
     for number, (name, parameters, directives, body) in enumerate(entries(ptx)):
-        if not re.search(only, name):
-            continue
-        body = fault.planted(name, body) if fault else body
         lines += [
             f"void entry{number}(const void* const* parameters) {{",
             "uint64_t argument0 = 0;",
@@ -144,9 +112,9 @@ def translate(ptx: str, known: dict[str, tuple[int, int]], only: str, fault: Fau
     return "\n".join([*lines, table, "}", ""]) if rows else ""
 
 
-def compile_module(number: int, code: str, folder: Path) -> Path:
+def compile_module(number: int, code: str) -> Path:
     """The object of a module, kept where its C++ is the same."""
-    source, target = folder / f"kernels{number}.cpp", folder / f"kernels{number}.o"
+    source, target = OBJECTS / f"kernels{number}.cpp", OBJECTS / f"kernels{number}.o"
     newest = max(header.stat().st_mtime for header in EXECUTOR.glob("*.h"))
     fresh = target.exists() and source.exists() and target.stat().st_mtime > newest
     if not fresh or source.read_text() != code:
@@ -156,21 +124,18 @@ def compile_module(number: int, code: str, folder: Path) -> Path:
     return target
 
 
-def build(
-    library: Path, target: Path, folder: Path = OBJECTS, only: str = "", fault: Fault | None = None
-) -> int:
-    """Makes `target` of the kernels whose name matches `only`; how many the library has."""
-    folder.mkdir(parents=True, exist_ok=True)
+def build(library: Path, target: Path) -> int:
+    """Makes `target` of the library's kernels; how many there are."""
+    OBJECTS.mkdir(parents=True, exist_ok=True)
     found = list(images(library))
     known: dict[str, tuple[int, int]] = {}
     for kind, data in found:
         if kind == MACHINE_CODE:
             known |= resources(data)
     texts = [data.rstrip(b"\0").decode() for kind, data in found if kind == PTX]
-    modules = [code for text in texts if (code := translate(text, known, only, fault))]
+    modules = [code for text in texts if (code := translate(text, known))]
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(compile_module, i, code, folder) for i, code in enumerate(modules)]
-        objects = [job.result() for job in jobs]
+        objects = list(pool.map(compile_module, range(len(modules)), modules))
     sources = sorted(EXECUTOR.glob("*.cpp"))
     command = ["g++", "-shared", *FLAGS, *INCLUDES, *sources, *objects, "-o", target]
     subprocess.run(command, check=True)

@@ -14,7 +14,7 @@ extern std::recursive_mutex& big;
 
 // SOFTGPU_<name>, or the line "<name> <value>" of the file SOFTGPU_CONTROL, which may change while
 // the program runs:
-//   PROFILE                          H100, A100, L4, T4 or Orin
+//   PROFILE                          H100 or T4
 //   PROCESSORS, DEVICES, MB          processors of a device, number of devices, memory in MiB
 //   SEED, DELAY_US                   random delays of streams
 //   LOG, REPORT, TIMELINE            files for findings, counters and a timeline

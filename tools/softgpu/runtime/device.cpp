@@ -15,10 +15,7 @@ namespace {
 
 constexpr Profile kProfiles[] = {
     {"H100", 90, 132, 232448, 233472, 2048, 32, 50 << 20, 81559},
-    {"A100", 80, 108, 166912, 167936, 2048, 32, 40 << 20, 40960},
-    {"L4", 89, 58, 101376, 102400, 1536, 24, 48 << 20, 23034},
     {"T4", 75, 40, 65536, 65536, 1024, 16, 4 << 20, 15360},
-    {"Orin", 87, 16, 166912, 167936, 1536, 16, 4 << 20, 30697},
 };
 
 constexpr size_t kContext = 300 << 20;  // what a context takes
@@ -70,7 +67,7 @@ const Profile& profile() {
       known.processors = static_cast<int>(setting("PROCESSORS", known.processors));
       return known;
     }
-    say("error", "SOFTGPU_PROFILE: expected H100, A100, L4, T4 or Orin, got %s", name.c_str());
+    say("error", "SOFTGPU_PROFILE: expected H100 or T4, got %s", name.c_str());
     abort();
   }();
   return chosen;

@@ -1,4 +1,4 @@
-// Devices of the software CUDA runtime: the properties of an H100, A100, L4, T4 and Orin.
+// Devices of the software CUDA runtime: the properties of an H100 and a T4.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -69,7 +69,7 @@ struct Executor {
     dladdr(reinterpret_cast<void*>(&find_function), &self);
     std::string path = self.dli_fname;
     path = path.substr(0, path.rfind('/') + 1) + "libsoftgpu_kernels.so";
-    void* const library = dlopen(text_setting("KERNELS", path.c_str()).c_str(), RTLD_NOW);
+    void* const library = dlopen(path.c_str(), RTLD_NOW);
     if (!library) {
       say("unsupported", "no kernel can run: %s", dlerror());
       return;
