@@ -12,7 +12,7 @@ from farpoint_server.compute.memory.snapshot import MemorySnapshot
 from farpoint_server.compute.monitor import MemoryMonitor
 from farpoint_server.compute.placement import Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
-from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
+from farpoint_server.compute.work import Answer, Outcome, Work
 from farpoint_server.errors import RETRY_MS, OverloadedError, TooLargeError
 
 
@@ -81,7 +81,7 @@ class Compute:
         """
         return await self._scheduler.run(work, timeout_s)
 
-    def run_inline(self, work: InlineWork[Answer]) -> Outcome[Answer] | None:
+    def run_inline(self, work: Work[Answer]) -> Outcome[Answer] | None:
         """The answer to small work, computed at once if a CPU is idle; None if it must wait.
 
         Raises:

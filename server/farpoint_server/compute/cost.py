@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from farpoint_server.compute.work import InlineWork, Work
+from farpoint_server.compute.work import Work
 
 # Below this, handing work to a CPU's thread and back dominates the measurement; the estimates for a
 # GPU include it.
@@ -93,7 +93,7 @@ class CostModel:
         if len(batch) == 1:
             self._alone.setdefault(key, _Ratio()).add(elapsed_ns or measured_ns, total)
 
-    def observe_inline(self, work: InlineWork[Any], measured_ns: float) -> None:
+    def observe_inline(self, work: Work[Any], measured_ns: float) -> None:
         """Learns from work on the event loop, however small: no thread is in between.
 
         Where it gave up, that is less than it would have taken.
@@ -113,5 +113,5 @@ class CostModel:
         return estimate if ratio is None else int(ratio.value * estimate)
 
 
-def _class_of(work: Work[Any] | InlineWork[Any], estimate_ns: int) -> _Class:
+def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
     return work.cost_key, estimate_ns.bit_length() // 2

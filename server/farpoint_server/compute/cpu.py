@@ -16,7 +16,7 @@ from farpoint_server.compute.engine import PAUSE, Engine, service_error
 from farpoint_server.compute.memory.gate import Gate
 from farpoint_server.compute.memory.manager import Manager, manager_of
 from farpoint_server.compute.threads import EngineThread, SharedCores, prepare_thread
-from farpoint_server.compute.work import Answer, InlineWork, Work
+from farpoint_server.compute.work import Answer, Work
 from farpoint_server.errors import ServiceError
 
 CPU = torch.device("cpu")
@@ -118,7 +118,7 @@ class CpuEngine(Engine):
         """Whether the event loop may run small work, since no thread of the engine runs any."""
         return self.inline_ns >= 0 and not any(thread.calls for thread in self._threads)
 
-    def inline(self, work: InlineWork[Answer]) -> Answer | None:
+    def inline(self, work: Work[Answer]) -> Answer | None:
         """Work that fails here is left to `submit`, which handles the error."""
         if not self._is_free:
             return None

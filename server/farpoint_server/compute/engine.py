@@ -10,7 +10,7 @@ from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.memory.manager import Manager
 from farpoint_server.compute.memory.oom import DeviceLost, OutOfMemory, TooLarge
 from farpoint_server.compute.threads import EngineThread
-from farpoint_server.compute.work import Answer, InlineWork, Work
+from farpoint_server.compute.work import Answer, Work
 from farpoint_server.errors import (
     RETRY_MS,
     DeviceFailedError,
@@ -80,7 +80,7 @@ class Engine(ABC):
         """Whether a batch would begin at once; if not, `wake` is called when it would."""
         return True
 
-    def inline(self, work: InlineWork[Answer]) -> Answer | None:  # noqa: ARG002
+    def inline(self, work: Work[Answer]) -> Answer | None:  # noqa: ARG002
         """The answer to small work, computed at once on the event loop; None if it must wait."""
         return None
 

@@ -17,7 +17,7 @@ from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.engine import PAUSE, Engine
 from farpoint_server.compute.lane import HUNG, BatchMetrics, Lane, Watchdog
 from farpoint_server.compute.queue import Job, JobQueue
-from farpoint_server.compute.work import Answer, InlineWork, Outcome, Work
+from farpoint_server.compute.work import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
@@ -119,7 +119,7 @@ class DeviceScheduler:
                 return outcome
         return await self._enqueue(work, timeout_s)
 
-    def run_inline(self, work: InlineWork[Answer]) -> Outcome[Answer] | None:
+    def run_inline(self, work: Work[Answer]) -> Outcome[Answer] | None:
         """Runs small work at once if the engine is idle; None for other work.
 
         Raises:

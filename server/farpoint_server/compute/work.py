@@ -30,7 +30,6 @@ Kernel: TypeAlias = Callable[..., Sequence[Tensor]]
 It is called with a tensor for each array of its launch, and returns outputs on their device. On a
 CPU `cancelled`, int32 (B,), has a flag for each cloud of the batch, which may be set meanwhile.
 """
-Answer_co = TypeVar("Answer_co", covariant=True)
 W = TypeVar("W", bound="Work[Any]")
 
 
@@ -104,27 +103,6 @@ class StreamKernel(ABC):
             inputs: Offset of each array in the memory of the device.
             outputs: Offset of each output behind the first one.
         """
-
-
-class InlineWork(Protocol[Answer_co]):
-    """One request that may be small enough for the event loop."""
-
-    cost_key: str
-    """As `Work.cost_key`."""
-
-    @property
-    def point_count(self) -> int:
-        """Points of all clouds."""
-
-    def cost_ns(self, device_type: str) -> int:
-        """As `Work.cost_ns`."""
-
-    @property
-    def predicted_bytes(self) -> int:
-        """Maximum bytes on the device, including inputs and answers."""
-
-    def inline(self, budget_ns: int) -> Answer_co | None:
-        """As `Work.inline`; any error leaves the work to an engine."""
 
 
 class Work(ABC, Generic[Answer]):
