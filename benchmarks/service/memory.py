@@ -27,9 +27,9 @@ CALLERS = 16
 QUIET_S = 5.0
 SAMPLE_S = 0.05
 MODES = {
-    "policy": ("--memory-policy", "on"),
-    "never": ("--memory-policy", "off"),
-    "after each request": ("--memory-policy", "off"),
+    "policy": (),
+    "never": ("--memory-idle-s", "86400"),
+    "after each request": ("--memory-idle-s", "86400"),
 }
 
 

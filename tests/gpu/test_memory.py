@@ -81,12 +81,11 @@ def new_manager(
     thresholds: Thresholds | None = None,
     *,
     fraction: float = 1.0,
-    enabled: bool = True,
     **options: object,
 ) -> Manager:
     """A manager of GPU 0."""
     allocator = CudaAllocator(DEVICE, fraction, Heap())
-    return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)
+    return Manager(allocator, thresholds or Thresholds(), Gate(), **options)
 
 
 @pytest.fixture(autouse=True)

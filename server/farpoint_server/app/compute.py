@@ -151,6 +151,5 @@ def _make_manager(settings: Settings, device: torch.device, gate: Gate) -> Manag
         gate,
         idle_s=settings.memory_idle_s,
         limit_mib=settings.memory_limit_mib,
-        enabled=settings.memory_policy == "on",
         report=structlog.get_logger("farpoint.memory").info,
     )

@@ -143,16 +143,13 @@ class ModelSettings(BaseSettings, use_attribute_docstrings=True):
 class MemorySettings(BaseSettings, use_attribute_docstrings=True):
     """Memory (docs/operations.md)"""
 
-    memory_policy: Literal["on", "off"] = "on"
-    """Whether cached memory is returned between requests. Turn it off only where nothing else uses
-    the device."""
     memory_limit_mib: int | None = Field(None, ge=1)
     """MiB of a device that the server may use; work beyond it is split or refused. Default: the
     whole GPU, and no limit on a CPU. Set it where others share the GPU; the CUDA context takes
     about 500 MiB more."""
     memory_idle_s: float | None = Field(None, gt=0)
     """Seconds without work after which all cached memory is returned. Default: 2 on a CPU and 30 on
-    a GPU. Raise it where the pauses between bursts are longer."""
+    a GPU. Raise it where the pauses between bursts are longer, or nothing else uses the device."""
 
 
 class Settings(

@@ -159,7 +159,6 @@ class Simulation:
     others: int = 0
     thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
-    enabled: bool = True
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -177,7 +176,6 @@ class Simulation:
             self.thresholds,
             self.gate,
             bounded=self.bounded,
-            enabled=self.enabled,
             report=self._report,
             clock=self.clock,
         )

@@ -64,7 +64,6 @@ class Manager:
         gate: Shared by the managers whose memory one trim releases.
         limit: Maximum bytes of this process; None for no limit.
         reserve: Bytes of the device that predictions leave free.
-        enabled: Whether the policy trims; recovery from out of memory and requests always do.
         report: Called with an event and its fields.
     """
 
@@ -77,7 +76,6 @@ class Manager:
         limit: int | None = None,
         reserve: int = 0,
         bounded: bool = False,
-        enabled: bool = True,
         report: Report = lambda *_, **__: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,7 +87,6 @@ class Manager:
         """Cached memory that is kept from batches until a trim."""
         self.bounded = bounded
         """Whether work is refused when its predicted bytes do not fit."""
-        self._enabled = enabled
         self._report = report
         self._clock = clock
         self._ooms = OomTracker()
@@ -198,8 +195,6 @@ class Manager:
         reason = self._policy.decide(
             now, stats, self._budget.headroom(stats), waiting=waiting, last_work=self._last_work
         )
-        if reason is not None and not self._enabled:
-            reason = None
         if reason is None and self._ooms.is_unhealthy and self._policy.is_due(now):
             reason = Reason.OUT_OF_MEMORY
         trim = None if reason is None else self._trim_if_quiet(reason)
@@ -358,7 +353,6 @@ def manager_of(
     *,
     idle_s: float | None = None,
     limit_mib: int | None = None,
-    enabled: bool = True,
     report: Report = lambda *_, **__: None,
 ) -> Manager:
     """A manager of `device`.
@@ -366,7 +360,7 @@ def manager_of(
     Args:
         gate: One for all managers of a process: a trim reaches every cache of it.
         idle_s: As the setting `memory_idle_s`, like `limit_mib`.
-        enabled: As for `Manager`, like `report`.
+        report: As for `Manager`.
     """
     is_cuda = device.type == "cuda"
     limit = None if limit_mib is None else limit_mib * MIB
@@ -385,6 +379,5 @@ def manager_of(
         reserve=CUDA_RESERVE if is_cuda else 0,
         # Without a limit a CPU refuses nothing: the system may have swap, and overcommits.
         bounded=is_cuda or limit is not None,
-        enabled=enabled,
         report=report,
     )

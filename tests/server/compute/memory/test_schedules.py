@@ -119,12 +119,3 @@ def test_other_processes_get_room_though_requests_wait():
     simulation.wait(2, waiting=5)
     assert [trim["reason"] for trim in simulation.trims()] == ["hard"]
     assert simulation.allocator.headroom().free == 4 * GIB
-
-
-def test_a_policy_that_is_off_leaves_the_cache_alone():
-    simulation = Simulation(enabled=False)
-    simulation.run(Request("large", (900 * MIB,) * 6))
-    simulation.wait(100)
-    assert simulation.trims() == []
-    assert simulation.manager.trim_if_idle(waiting=1) is None
-    assert simulation.manager.trim_if_idle(waiting=0).returned_bytes == 6 * 900 * MIB
