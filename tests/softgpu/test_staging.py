@@ -74,49 +74,6 @@ def test_mixed_batches_are_right_and_none_waits_frees_or_races(run, batches, see
     assert counted["copy to device, pageable"] == counted["copy from device, pageable"] == 0
 
 
-def test_a_batch_is_uploaded_and_the_one_before_answered_while_a_kernel_runs(run, tmp_path):
-    """The kernel of each batch is held until the next one is on the device: else this hangs."""
-    timeline = tmp_path / "timeline"
-    ended = run(
-        """
-        import os, time, numpy as np
-        from concurrent.futures import Future
-        from farpoint_server.compute.memory.gate import Gate
-        from farpoint_server.compute.transfer.device import CudaDevice
-        from farpoint_server.compute.transfer.queue import TransferQueue
-        from farpoint_server.compute.work import Joined, Launch
-        gate, ends = Gate(), []
-        transfers = TransferQueue(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
-        clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(4)]
-        def held(points):
-            ends.append(hold())
-            return (points * 2,)
-        def submit(i):
-            answer = Future()
-            with gate.reading():
-                launch = Launch(held, Joined([[clouds[i]]]))
-                transfers.start([launch], lambda outputs, _: answer.set_result(outputs[0][0]))
-            return answer
-        def uploads():
-            with open(os.environ["SOFTGPU_TIMELINE"]) as spans:
-                return spans.read().count("copy to device")
-        torch.zeros(3, device="cuda") * 2  # the first call of an op takes seconds
-        answer = submit(0)
-        for i in range(1, len(clouds)):
-            following = submit(i)
-            while uploads() <= i:
-                time.sleep(0.01)
-            ends[i - 1].set()
-            np.testing.assert_array_equal(answer.result(), clouds[i - 1] * 2)
-            answer = following
-        ends[-1].set()
-        np.testing.assert_array_equal(answer.result(), clouds[-1] * 2)
-        """,
-        TIMELINE=timeline,
-    )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
-
-
 BATCHES = """
 import asyncio, json
 import numpy as np

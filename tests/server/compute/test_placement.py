@@ -12,7 +12,6 @@ import torch
 from tests.support.compute.scheduling import MS, Clock, GatedEngine, settle
 from tests.support.memory.simulation import FakeAllocator
 
-from farpoint_server.compute.batch import Batch
 from farpoint_server.compute.compute import Compute
 from farpoint_server.compute.cost import CostModel
 from farpoint_server.compute.cpu import CpuEngine
@@ -256,12 +255,6 @@ async def test_a_deadline_holds_over_all_attempts():
             await task
     assert sum(devices.given) == 2
     await devices.stop()
-
-
-def test_a_request_that_was_cancelled_is_not_cancelled_elsewhere():
-    batch = Batch([ONE])
-    batch.cancel(0)
-    assert (batch.wanted(), Batch([ONE]).wanted()) == ([], [0])
 
 
 async def test_a_request_is_too_large_only_if_it_is_for_every_device():

@@ -100,18 +100,6 @@ async def test_large_requests_run_alone_and_small_ones_wait_for_one_of_them_at_m
     assert engine.batches[5:] == [[800], [40], [900]]
 
 
-async def test_a_large_request_waits_for_one_batch_of_later_small_ones_at_most(engine, submit):
-    tasks = await submit(500, *[40] * 6)
-    engine.gate.set()
-    await rows(tasks)
-    assert engine.batches[1:3] == [[500], [40, 40]]
-    engine.gate.clear()
-    tasks = await submit(1, 600, *[40] * 6)
-    engine.gate.set()
-    await rows(tasks)
-    assert engine.batches[5:7] == [[1, 40, 40], [600]]
-
-
 async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others(engine, submit):
     tasks = [*await submit(1), *await submit(5, 6, work=alone), *await submit(40, 50)]
     engine.gate.set()

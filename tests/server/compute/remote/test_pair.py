@@ -17,7 +17,6 @@ from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Outcome
 from farpoint_server.errors import (
     DeadlinePassedError,
-    DeviceFailedError,
     InvalidRequestError,
     NotFoundError,
     OverloadedError,
@@ -275,59 +274,6 @@ async def test_callers_take_equal_turns_whichever_front_ends_they_call(tmp_path)
     assert sum(turns[: 2 * len(least) + 2]) == len(least)
     server.stop()
     await scheduler.stop()
-
-
-async def test_a_deadline_ends_a_call_that_waits_in_the_engine(tmp_path):
-    engine = GatedEngine()
-    scheduler = DeviceScheduler(engine, 1)
-    scheduler.start()
-    server = EngineOf(
-        tmp_path / "engine", SimpleNamespace(is_bounded=False, run=scheduler.run)
-    ).server
-    async with front_end(tmp_path / "engine") as remote:
-        with pytest.raises(DeadlinePassedError):
-            await remote.run(cloud(50), 0.05)
-    assert not scheduler.waiting_requests
-    server.stop()
-    await scheduler.stop()
-
-
-async def test_front_ends_that_leave_take_their_own_calls_alone(held):
-    compute = held.compute
-    async with front_end(held.path, 1) as staying:
-        async with front_end(held.path, 2) as leaving:
-            calls = [
-                asyncio.ensure_future(remote.run(WORKS["samples"], None))
-                for remote in (leaving, staying, leaving)
-            ]
-            await until(lambda: len(compute.answers) == 3)
-        await until(lambda: compute.cancelled == 2)
-        for call in (calls[0], calls[2]):
-            with pytest.raises(DeviceFailedError):
-                await call
-        for answer in compute.answers:
-            answer.done() or answer.set_result(samples(3))
-        assert (await calls[1]).result.rows.tolist() == [3]
-
-
-async def test_an_engine_that_ends_fails_its_calls_at_once_and_a_new_one_takes_over(held):
-    health = []
-    async with front_end(held.path, report_health=lambda *report: health.append(report)) as remote:
-        call = asyncio.ensure_future(remote.run(WORKS["samples"], None))
-        await until(lambda: held.compute.answers)
-        held.engine.server.stop()
-        with pytest.raises(DeviceFailedError, match="another one"):
-            await call
-        await until(lambda: health[-1] == ("engine", False))
-        with pytest.raises(DeviceFailedError, match="another one"):
-            await remote.run(WORKS["samples"], None)
-        new = EngineOf(held.path, held.compute)
-        await until(lambda: health[-1] == ("engine", True))
-        call = asyncio.ensure_future(remote.run(WORKS["samples"], None))
-        await until(lambda: len(held.compute.answers) == 2)
-        held.compute.answers[1].set_result(samples(1))
-        assert (await call).result.rows.tolist() == [1]
-        new.server.stop()
 
 
 async def test_calls_by_name_go_both_ways(tmp_path):
