@@ -28,7 +28,6 @@ FULL, QUICK = Effort(3, 1.5, (1, 16)), Effort(1, 0.3, (1, 16))
 OWN: dict[str, tuple[str, ...]] = {
     "farpoint": (),
     "farpoint, one batch at a time": ("--cpu-threads", str(CORES)),
-    "farpoint, two CPU engines": ("--device", "cpu,cpu"),
 }
 
 

@@ -1,7 +1,6 @@
 """Memory of a running server and its models: returned when idle, trimmed, bounded, exhausted."""
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 import farpoint
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
-from farpoint_ops import furthest_point_sample
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")
 MIB = 1 << 20
@@ -98,13 +96,14 @@ def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start
 
 
 def test_a_batch_that_still_runs_when_the_device_fails_is_answered(start):
-    server = start("--device", "cpu,cpu", failing=True)
+    """The batch is long, and so runs next to that in which the device fails."""
+    server = start(failing=True)
     large = RANDOM.random((1_000_000, 3), np.float32)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor() as threads:
-        answer = threads.submit(client.sample, large, 1000)
+        answer = threads.submit(client.sample, large, 100_000)
         with pytest.raises(farpoint.UnavailableError):
             client.sample(large[:50_003], 10_000)
-        assert len(answer.result()) == 1000
+        assert len(answer.result()) == 100_000
     assert server.wait() == 3
 
 
@@ -135,27 +134,6 @@ def test_the_command_shows_memory_and_trims_it(admin_server):
     assert "MiB returned" in run("--trim").output
     trims, _ = map(json.loads, run("--trim", "--json").output.splitlines())
     assert trims["device"] == "cpu"
-
-
-CLOUDS = np.random.default_rng(5).normal(size=(8, 20_000, 3)).astype(np.float32)
-
-
-def test_engines_of_one_device_share_its_memory(start):
-    server = start(
-        *("--device", "cpu,cpu", "--http-listen", "127.0.0.1:0"), *("--admin-listen", "127.0.0.1:0")
-    )
-    ready = server.ready
-    with farpoint.Client(server.address) as client, ThreadPoolExecutor(len(CLOUDS)) as callers:
-        found = list(callers.map(lambda cloud: client.sample(cloud, 500).indices, CLOUDS))
-    expected = furthest_point_sample(torch.from_numpy(CLOUDS), 500)
-    assert np.array_equal(np.stack(found), expected.numpy())
-    with urllib.request.urlopen(f"http://{ready['http_address']}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
-    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
-    assert len(series) == len(set(series))
-    with farpoint.Client(ready["admin_addresses"][0]) as admin:
-        assert [device.device for device in admin.memory().devices] == ["cpu"]
-        assert [trim.device for trim in admin.trim_memory()] == ["cpu"]
 
 
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))

@@ -118,16 +118,15 @@ def _make_schedulers(
 
 def _make_engines(settings: Settings, cores: int, *, has_background: bool) -> list[Engine]:
     chosen = devices.resolve_all(settings.device)
-    cpus = sum(device.type == "cpu" for device in chosen)
-    threads = settings.cpu_threads or max(1, cores // max(1, cpus))
+    threads = settings.cpu_threads or cores
     # Of this thread: small work, which runs on the event loop, has no OpenMP team of its own.
     torch.set_num_threads(1)
     if any(device.type == "cuda" for device in chosen):
         # By default cuDNN multiplies float32 in convolutions as TF32, with 10 bits of mantissa.
         torch.backends.cudnn.allow_tf32 = False
     gate = Gate()
-    managers = {device: _make_manager(settings, device, gate) for device in dict.fromkeys(chosen)}
-    at_once = min(threads, MAX_AT_ONCE) if cpus == 1 and not settings.cpu_threads else 1
+    managers = {device: _make_manager(settings, device, gate) for device in chosen}
+    at_once = 1 if settings.cpu_threads else min(threads, MAX_AT_ONCE)
 
     def make(device: torch.device, background: Engine | None = None) -> Engine:
         is_background, memory = has_background and background is None, managers[device]

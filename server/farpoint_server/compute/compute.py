@@ -37,9 +37,7 @@ class Compute:
         self._scheduler = schedulers[0] if len(schedulers) == 1 else Placement(schedulers)
         self._inline = [each for each in schedulers if each.engine.inline_ns >= 0]
         self.allocator_settings = allocator_settings
-        # Engines of one device share its memory and its models.
-        of_devices = {each.engine.device: each.engine for each in schedulers}
-        self.engines: list[Engine] = [*of_devices.values()]
+        self.engines: list[Engine] = [each.engine for each in schedulers]
         """One of each device."""
         self.is_bounded = all(engine.memory.bounded for engine in self.engines)
         """Whether every device has a bound on its memory."""
@@ -133,11 +131,7 @@ class Compute:
 
     def waits_s(self) -> Mapping[str, float]:
         """The predicted wait of a new request at each device."""
-        waits: dict[str, float] = {}
-        for each in self._schedulers:
-            name, wait_s = str(each.engine.device), each.wait_ns / 1e9
-            waits[name] = min(wait_s, waits.get(name, wait_s))
-        return waits
+        return {str(each.engine.device): each.wait_ns / 1e9 for each in self._schedulers}
 
     def memory(self) -> list[MemorySnapshot]:
         """The latest snapshot of each device."""

@@ -30,7 +30,7 @@ def resolve(name: str) -> torch.device:
 
 
 def resolve_all(names: Sequence[str]) -> list[torch.device]:
-    """The devices of the setting `device`; auto is the CPU and the first GPU, auto:all every GPU.
+    """The devices of the setting, each once; auto is the CPU and the first GPU, auto:all every GPU.
 
     Raises:
         StartError: as `resolve`.
@@ -43,7 +43,7 @@ def resolve_all(names: Sequence[str]) -> list[torch.device]:
         count = torch.cuda.device_count() if _why_no_cuda(0) is None else 0
         gpus = range(count if name == ALL else min(count, 1))
         chosen += [torch.device("cpu"), *(torch.device("cuda", index) for index in gpus)]
-    return chosen
+    return [*dict.fromkeys(chosen)]
 
 
 def describe(device: torch.device) -> str:

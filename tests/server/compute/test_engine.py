@@ -93,7 +93,7 @@ def test_auto_is_the_cpu_and_the_first_gpu_and_auto_all_every_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu", "cuda:0", "cuda:1"]
     assert [*map(str, devices.resolve_all(["auto"]))] == ["cpu", "cuda:0"]
-    assert [*map(str, devices.resolve_all(["cuda:1", "cpu"]))] == ["cuda:1", "cpu"]
+    assert [*map(str, devices.resolve_all(["cuda:1", "cpu", "cuda:1"]))] == ["cuda:1", "cpu"]
     with pytest.raises(StartError, match="no more"):
         devices.resolve_all(["cpu", "cuda:2"])
     monkeypatch.setattr(devices, "_why_no_cuda", lambda _: "no driver")

@@ -42,7 +42,7 @@ def test_origins_are_a_scheme_and_a_host_or_any():
 
 def test_devices_may_be_repeated_or_separated_by_commas():
     assert parse(["--device", "cpu", "--device", "cuda:1"]).device == ("cpu", "cuda:1")
-    assert parse(["--device", "cpu,cpu"]).device == ("cpu", "cpu")
+    assert parse(["--device", "cpu,cuda:0"]).device == ("cpu", "cuda:0")
     assert parse(["--device", "auto:all"]).device == ("auto:all",)
 
 
