@@ -6,49 +6,6 @@ import pytest
 from tests.softgpu.conftest import PYTHON, ROOT
 
 
-@pytest.mark.parametrize(
-    ("faulty", "text"),
-    [
-        ("shape=(1, 1001, 3)", "out of bounds of torch's blocks"),
-        ("freed=True", "use after free, torch's block was freed"),
-    ],
-)
-def test_a_kernel_outside_its_memory_loses_the_device(run, faulty, text):
-    program = """
-    import farpoint_ops
-    def sample(shape=(1, 1000, 3), freed=False):
-        points = torch.rand(1, 1000, 3, device="cuda")
-        class Alias:
-            __cuda_array_interface__ = dict(
-                shape=shape, typestr="<f4", data=(points.data_ptr(), False), version=3)
-        alias = torch.as_tensor(Alias(), device="cuda")
-        del Alias
-        if freed:
-            del points
-        return farpoint_ops.furthest_point_sample(alias, 5).cpu()
-    sample()
-    try:
-        sample(FAULTY)
-    except RuntimeError as error:
-        print(error)
-    """
-    ended = run(program.replace("FAULTY", faulty))
-    assert text in ended.findings
-    assert "device lost: cudaErrorIllegalAddress" in ended.findings
-    assert "an illegal memory access was encountered" in ended.output
-
-
-def test_a_host_that_reads_device_memory_faults(run):
-    ended = run(
-        """
-        device = torch.zeros(1000, device="cuda")
-        ctypes.c_float.from_address(device.data_ptr()).value
-        """
-    )
-    assert ended.status == -11
-    assert "the host reads or writes memory of a device" in ended.findings
-
-
 @pytest.mark.parametrize("option", ["", "--kernels"])
 def test_the_first_steps_of_gpu_check_see_a_device_with_kernels(option):
     script = ROOT / "tools" / "gpu_device.py"

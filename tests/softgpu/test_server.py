@@ -104,20 +104,6 @@ def test_a_drain_of_a_slow_device_ends_at_its_timeout_and_no_answer_is_wrong(sta
     assert server.wait_for(lambda line: line["event"] == "stopped")["unanswered"] > 0
 
 
-def test_callers_that_leave_a_slow_device_spoil_no_other_answer(start, findings):
-    server = start(*SLOW, **DELAYS)
-    with server.connected() as stub:
-        calls = ask_slowly(stub)
-        for i, call in enumerate(calls):
-            if i % 4:
-                call.cancel()
-        for call in calls[::4]:
-            assert array(call.result().indices, "<i4").tolist() == EXPECTED[0]
-    assert server.stop() == 0
-    assert server.log[-1]["unanswered"] == 0
-    assert not findings.exists()
-
-
 @pytest.mark.parametrize("every", [2, 3, 7])
 def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(start, control, every):
     server = start("--memory-idle-s", "1")
@@ -154,18 +140,6 @@ def test_memory_that_another_process_holds_is_missed_only_while_it_does(start, c
         control.write_text("TAKEN_MB 0\n")
         assert client.sample(large, 2).indices[0] == 0
     assert server.stop() == 0
-
-
-def test_an_encoder_answers_the_same_once_its_calls_are_graphs(start, findings):
-    server = start("--encoder", "default")
-    with farpoint.Client(server.address, timeout=60) as client:
-        first, *others = [client.encode(CLOUDS[0]) for _ in range(6)]
-        server.wait_for(lambda line: line["event"] == "CUDA graph")
-    for answer in others:
-        for stage, wanted in zip(answer.stages, first.stages, strict=True):
-            np.testing.assert_array_equal(stage.indices, wanted.indices)
-            np.testing.assert_allclose(stage.features, wanted.features, atol=1e-5)
-    assert not findings.exists() or findings.read_text() == ""
 
 
 @pytest.mark.parametrize(

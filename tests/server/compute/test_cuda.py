@@ -143,17 +143,6 @@ async def test_while_every_slot_is_in_use_small_work_gathers(scheduled):
     assert here.device.log.count("upload") == SLOTS + 1
 
 
-async def test_while_a_trim_runs_small_work_waits_for_it_on_the_engines_thread(on_device):
-    here, thread = on_device(), Thread()
-    with here.gate.exclusive() as is_alone:
-        assert is_alone
-        running = asyncio.ensure_future(here.engine.submit(Batch([thread.work(100)])))
-        await asyncio.sleep(0.02)
-        assert thread.seen == []
-    await running
-    assert thread.seen == [False]
-
-
 async def test_what_fails_on_the_loop_is_tried_again_where_failures_are_understood(on_device):
     here, failures = on_device(), [MemoryError()]
 
@@ -195,19 +184,6 @@ async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
     trim = await here.engine.call(lambda: here.memory.trim_if_idle(0))
     assert trim.reason is Reason.REQUEST
     assert not here.device.pinned_sizes, "pinned buffers are given back before the host is trimmed"
-
-
-async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
-    here = on_device()
-    here.device.pause("download")
-    running = asyncio.ensure_future(here.engine.submit(batch_of(clouds(100))))
-    await until(lambda: here.transfers.in_flight)
-    trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
-    await asyncio.sleep(0.02)
-    assert not trimming.done()
-    here.device.resume("download")
-    assert (await trimming).reason is Reason.REQUEST
-    await running
 
 
 async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, engine):

@@ -217,37 +217,34 @@ class Manager:
         return None if self.is_lost else self._allocator.snapshot()
 
     def _run_part(
-        self, part: Batch, forward: Callable[[Batch], list[Answer]]
+        self, part: Batch, forward: Callable[[Batch], list[Answer]], *, is_again: bool = False
     ) -> list[Answer | OutOfMemory]:
-        """The answers of a batch, in halves if it does not fit or memory runs out."""
+        """The answers of a batch, in halves if it does not fit or memory runs out.
+
+        Of one that ran out, `is_again` says that it is not counted any more.
+        """
+
+        def run_half(half: Batch) -> list[Answer | OutOfMemory]:
+            return self._run_part(half, forward, is_again=is_again)
+
         if self.bounded and not self._may_begin(part):
             refusal = "others hold the memory that the request needs"
-            return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
+            return run_in_halves(part, run_half, refusal)
         answers = self._attempt(part, forward)
         if answers is not None:
             return [*answers]
-        recovered = self._run_again(part, forward)
-        self._ooms.add(self._clock())
-        self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
-        self._snapshot = self._take_snapshot()
-        return recovered
-
-    def _run_again(
-        self, part: Batch, forward: Callable[[Batch], list[Answer]]
-    ) -> list[Answer | OutOfMemory]:
-        """The answers of a batch that ran out of memory: again after a trim, then in halves."""
+        is_first, is_again = not is_again, True
         gc.collect()
         self.trim(Reason.OUT_OF_MEMORY)
         # Now it may fit, and then a single request need not be cut.
         answers = self._attempt(part, forward) if len(part) == 1 else None
-        if answers is not None:
-            return [*answers]
-
-        def run_half(half: Batch) -> list[Answer | OutOfMemory]:
-            answers = self._attempt(half, forward)
-            return self._run_again(half, forward) if answers is None else [*answers]
-
-        return run_in_halves(part, run_half, "memory ran out while the request was worked on")
+        refusal = "memory ran out while the request was worked on"
+        found = run_in_halves(part, run_half, refusal) if answers is None else [*answers]
+        if is_first:
+            self._ooms.add(self._clock())
+            self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
+            self._snapshot = self._take_snapshot()
+        return found
 
     def _may_begin(self, part: Batch) -> bool:
         """Whether a batch fits now, or after the batches of other threads."""
