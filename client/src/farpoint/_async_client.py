@@ -251,9 +251,9 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """The server's version, devices, methods and limits."""
         return await self._invoke(calls.server_info(), self._start(timeout))
 
-    async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
+    async def memory(self, *, timeout: float | None = None) -> Memory:
         """The memory use of each device; see `Client.memory`."""
-        return await self._invoke(calls.get_memory(snapshots), self._start(timeout))
+        return await self._invoke(calls.get_memory(), self._start(timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Makes the server return cached memory; see `Client.trim_memory`."""

@@ -318,14 +318,9 @@ class Client(BaseClient[grpc.Channel]):
         """The server's version, devices, methods and limits."""
         return self._invoke(calls.server_info(), self._start(timeout))
 
-    def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """The memory use of each of the server's devices.
-
-        Args:
-            snapshots: whether to include torch's memory snapshots, which can be large.
-            timeout: seconds; None is the client's timeout.
-        """
-        return self._invoke(calls.get_memory(snapshots), self._start(timeout))
+    def memory(self, *, timeout: float | None = None) -> Memory:
+        """The memory use of each of the server's devices."""
+        return self._invoke(calls.get_memory(), self._start(timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Makes the server return cached memory; one `Trim` for each device.

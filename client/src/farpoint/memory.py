@@ -51,8 +51,6 @@ class DeviceMemory:
     refused_count: int
     """Requests that were refused because they would not fit."""
     healthy: bool
-    snapshot: bytes
-    """torch's memory snapshot, pickled; empty on a CPU, and unless `snapshots` is set."""
 
 
 @dataclass(frozen=True)

@@ -137,11 +137,6 @@ class Compute:
         """The latest snapshot of each device."""
         return [engine.memory.snapshot for engine in self.engines]
 
-    async def dump_memory(self) -> list[bytes]:
-        """Every segment and block of each device, pickled for torch's viewer; empty for a CPU."""
-        dumps: list[bytes | None] = [await each.call(each.memory.dump) for each in self.engines]
-        return [dump or b"" for dump in dumps]
-
     async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:
         """Trims each device when it has no work, or after the running batch if `force`.
 

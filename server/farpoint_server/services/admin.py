@@ -31,15 +31,10 @@ class AdminServicer:
         }
         return unary_methods(DESCRIPTOR, answers)
 
-    async def _get_memory(self, request: admin_pb2.GetMemoryRequest) -> admin_pb2.GetMemoryResponse:
+    async def _get_memory(self, _: admin_pb2.GetMemoryRequest) -> admin_pb2.GetMemoryResponse:
         memories = self.compute.memory()
-        devices = [_device_memory(memory) for memory in memories]
-        if request.include_snapshots:
-            dumps = await self.compute.dump_memory()
-            for device, dump in zip(devices, dumps, strict=True):
-                device.snapshot = dump
         return admin_pb2.GetMemoryResponse(
-            devices=devices,
+            devices=[_device_memory(memory) for memory in memories],
             resident_bytes=max(memory.resident for memory in memories),
             allocator_settings=self.compute.allocator_settings,
         )

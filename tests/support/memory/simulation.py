@@ -106,9 +106,6 @@ class FakeAllocator:
     def capturing(self) -> bool:
         return self.in_capture
 
-    def snapshot(self) -> bytes | None:
-        return None
-
     def _new_block(self, size: int) -> Block:
         if size > self.headroom().free:
             self.retries += 1

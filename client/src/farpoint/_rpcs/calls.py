@@ -84,9 +84,8 @@ def unload_model(name: str) -> PlainRpc[admin_pb2.UnloadModelResponse, None]:
     return PlainRpc("admin.UnloadModel", request, lambda _: None)
 
 
-def get_memory(snapshots: bool) -> PlainRpc[admin_pb2.GetMemoryResponse, Memory]:
-    request = admin_pb2.GetMemoryRequest(include_snapshots=snapshots)
-    return PlainRpc("admin.GetMemory", request, read_memory)
+def get_memory() -> PlainRpc[admin_pb2.GetMemoryResponse, Memory]:
+    return PlainRpc("admin.GetMemory", admin_pb2.GetMemoryRequest(), read_memory)
 
 
 def trim_memory(force: bool) -> PlainRpc[admin_pb2.TrimMemoryResponse, list[Trim]]:

@@ -97,16 +97,13 @@ def trim(client: Client, *, as_json: bool) -> None:
 
 
 def _memory_json(memory: Memory) -> str:
-    values = asdict(memory)
-    for device in values["devices"]:
-        del device["snapshot"]
-    return json.dumps(values)
+    return json.dumps(asdict(memory))
 
 
 def _memory_text(memory: Memory) -> str:
     """A line for each value, with a column for each device; then a line for each kind of trim."""
     rows = [("device", *(device.device for device in memory.devices))]
-    hidden = ("device", "age_ms", "trims", "snapshot")
+    hidden = ("device", "age_ms", "trims")
     for name in DeviceMemory.__dataclass_fields__:
         if name not in hidden:
             title = f"{name.removesuffix('_bytes').replace('_', ' ')}"

@@ -58,17 +58,12 @@ Global___TrimReason: _TypeAlias = TrimReason  # noqa: Y015
 class GetMemoryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    INCLUDE_SNAPSHOTS_FIELD_NUMBER: _builtins.int
-    include_snapshots: _builtins.bool
-    """Include torch's memory snapshots in the response."""
     def __init__(
         self,
-        *,
-        include_snapshots: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_snapshots", b"include_snapshots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -125,7 +120,6 @@ class DeviceMemory(_message.Message):
     OUT_OF_MEMORY_COUNT_FIELD_NUMBER: _builtins.int
     REFUSED_COUNT_FIELD_NUMBER: _builtins.int
     HEALTHY_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_FIELD_NUMBER: _builtins.int
     device: _builtins.str
     """Name in torch: "cpu", "cuda:0"."""
     age_ms: _builtins.float
@@ -159,10 +153,6 @@ class DeviceMemory(_message.Message):
     """Requests that were refused because they would not fit."""
     healthy: _builtins.bool
     """False while the device does not serve because memory keeps running out."""
-    snapshot: _builtins.bytes
-    """Pickled, for https://pytorch.org/memory_viz. Only if requested, and only
-    for a GPU.
-    """
     @_builtins.property
     def trims(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrimTotal]:
         """Trims by reason."""
@@ -187,11 +177,10 @@ class DeviceMemory(_message.Message):
         out_of_memory_count: _builtins.int = ...,
         refused_count: _builtins.int = ...,
         healthy: _builtins.bool = ...,
-        snapshot: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "device", b"device", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "snapshot", b"snapshot", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "device", b"device", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

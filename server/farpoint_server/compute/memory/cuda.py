@@ -1,6 +1,5 @@
 """torch's CUDA caching allocator of one device, and its cache of pinned host memory."""
 
-import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,9 +50,6 @@ class CudaAllocator:
     def capturing(self) -> bool:
         with torch.cuda.device(self._device):
             return bool(torch.cuda.is_current_stream_capturing())
-
-    def snapshot(self) -> bytes | None:
-        return pickle.dumps(torch.cuda.memory._snapshot())
 
 
 def read_stats(

@@ -140,9 +140,6 @@ class Heap:
     def capturing(self) -> bool:
         return False
 
-    def snapshot(self) -> bytes | None:
-        return None
-
     def _measure_rest(self, used: int) -> None:
         """Measures resident memory that is neither live nor releasable: stacks, other allocators.
 

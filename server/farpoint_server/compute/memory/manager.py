@@ -212,10 +212,6 @@ class Manager:
         with self._gate.exclusive(patience_s) as entered:
             return self._trim(reason) if entered else None
 
-    def dump(self) -> bytes | None:
-        """Every segment and block, pickled for torch's viewer; None on a CPU."""
-        return None if self.is_lost else self._allocator.snapshot()
-
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]], *, is_again: bool = False
     ) -> list[Answer | OutOfMemory]:

@@ -65,9 +65,6 @@ class Allocator(Protocol):
     def capturing(self) -> bool:
         """Whether a CUDA graph is being captured, when a trim would be illegal."""
 
-    def snapshot(self) -> bytes | None:
-        """Every segment and block, pickled for torch's viewer; None on a CPU."""
-
 
 class Reason(str, Enum):
     """Reason of a trim; the policy decides the first two."""
