@@ -15,10 +15,10 @@ extern std::recursive_mutex& big;
 // SOFTGPU_<name>, or the line "<name> <value>" of the file SOFTGPU_CONTROL, which may change while
 // the program runs:
 //   PROFILE                          H100 or T4
-//   PROCESSORS, DEVICES, MB          processors of a device, number of devices, memory in MiB
+//   PROCESSORS, DEVICES              processors of a device, number of devices
 //   SEED, DELAY_US                   random delays of streams
 //   LOG, REPORT, TIMELINE            files for findings, counters and a timeline
-//   FAIL, HANG, FAIL_CODE            faults
+//   FAIL, HANG                       faults
 //   MALLOC_FAILS_EVERY, TAKEN_MB     memory that runs out, or is held by other processes
 long setting(const char* name, long otherwise);
 std::string text_setting(const char* name, const char* otherwise);

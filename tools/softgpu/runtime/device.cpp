@@ -40,8 +40,8 @@ int visible_devices() {
 
 void start() {
   owner = getpid();
-  const size_t limit = static_cast<size_t>(setting("MB", 8192));
-  const size_t total = std::min(profile().mebibytes, limit) << 20;
+  constexpr size_t kMostMebibytes = 8192;
+  const size_t total = std::min(profile().mebibytes, kMostMebibytes) << 20;
   const int visible = visible_devices();
   for (int i = 0; i < visible; ++i) devices.push_back({i, total, kContext, nullptr, {}});
   watch_faults();

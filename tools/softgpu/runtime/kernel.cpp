@@ -157,7 +157,7 @@ int injected_fault(const char* name) {
   }
   if (!setting("FAIL", 0)) return 0;
   say("injected", "a kernel fails: %s", name);
-  return static_cast<int>(setting("FAIL_CODE", cudaErrorIllegalAddress));
+  return cudaErrorIllegalAddress;
 }
 
 int execute(const SoftgpuKernel& code, const Launch& launch, const Arguments& arguments) {
