@@ -124,11 +124,22 @@ async def used(gpu, cpu, model, *lengths):
 END = "\nasyncio.run(main(test))\n"
 
 
+@pytest.fixture
+def passes(run):
+    """Runs a program that defines `test`; the runtime may find nothing but what is planted."""
+
+    def passes(test: str, **settings: object) -> None:
+        ended = run(PROGRAM + test + END, **settings)
+        findings = [line for line in ended.findings.splitlines() if " refused: " not in line]
+        assert (ended.status, findings) == (0, []), ended.output
+
+    return passes
+
+
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_model_is_captured_after_a_few_uses_and_replayed_for_up_to_as_many_clouds(run, seed):
-    ended = run(
-        PROGRAM
-        + """
+def test_a_model_is_captured_after_a_few_uses_and_replayed_for_up_to_as_many_clouds(passes, seed):
+    passes(
+        """
 async def test(gpu, cpu):
     model = pooled()
     await used(gpu, cpu, model, 40, 40, 40)
@@ -141,17 +152,14 @@ async def test(gpu, cpu):
     many = batch_of(model, 40, 40, 40, 41, 41, 41, 40)
     await same(gpu, cpu, many)
     assert gpu.memory.aside.size > 0
-"""
-        + END,
+""",
         SEED=seed,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_padded_clouds_share_graphs_with_those_of_about_their_size(run):
-    ended = run(
-        PROGRAM
-        + """
+def test_padded_clouds_share_graphs_with_those_of_about_their_size(passes):
+    passes(
+        """
 async def test(gpu, cpu):
     for model, most in ((encoder(), 40), (masked(), 39)):
         await used(gpu, cpu, model, 38, 33, 38)
@@ -160,15 +168,12 @@ async def test(gpu, cpu):
             assert await same(gpu, cpu, batch_of(model, *lengths)) == (0, 1)
         assert await same(gpu, cpu, batch_of(model, 36, 33, 33)) == (0, 0)
 """
-        + END,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_a_trim_frees_graphs_and_they_are_captured_anew(run):
-    ended = run(
-        PROGRAM
-        + """
+def test_a_trim_frees_graphs_and_they_are_captured_anew(passes):
+    passes(
+        """
 def pools():
     return sum(tuple(s["segment_pool_id"]) != (0, 0) for s in torch.cuda.memory_snapshot())
 
@@ -181,15 +186,12 @@ async def test(gpu, cpu):
         await gpu.call(gpu.memory.trim)
         assert pools() == 0 == gpu.memory.aside.size
 """
-        + END,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_an_unloaded_model_leaves_no_graph_and_the_next_one_gets_another_pool(run):
-    ended = run(
-        PROGRAM
-        + """
+def test_an_unloaded_model_leaves_no_graph_and_the_next_one_gets_another_pool(passes):
+    passes(
+        """
 import weakref
 
 async def test(gpu, cpu):
@@ -204,16 +206,13 @@ async def test(gpu, cpu):
     await gpu.call(gpu.memory.trim)
     assert gpu.memory.aside.size == 0
 """
-        + END,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_what_cannot_be_captured_is_refused_once_and_answered_as_before(run):
+def test_what_cannot_be_captured_is_refused_once_and_answered_as_before(passes):
     """The host asks for a number in the middle, which no capture allows; others are captured."""
-    ended = run(
-        PROGRAM
-        + """
+    passes(
+        """
 class Asking(Pooled):
     def forward(self, inputs):
         scores, rows, best = super().forward(inputs)
@@ -242,15 +241,14 @@ async def test(gpu, cpu):
     assert gpu.memory.aside.size == 0 and not gpu.memory.is_lost
     assert await same(gpu, cpu, batch_of(other, 30)) == (0, 0)
 """
-        + END,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
 
 
-def test_memory_that_runs_out_in_a_capture_fails_nothing_and_a_trim_allows_the_next(run, tmp_path):
-    ended = run(
-        PROGRAM
-        + """
+def test_memory_that_runs_out_in_a_capture_fails_nothing_and_a_trim_allows_the_next(
+    passes, tmp_path
+):
+    passes(
+        """
 import os
 async def test(gpu, cpu):
     model = pooled()
@@ -264,19 +262,15 @@ async def test(gpu, cpu):
     await gpu.call(gpu.memory.trim)
     await used(gpu, cpu, model, 30)
     assert await same(gpu, cpu, batch_of(model, 30)) == (1, 1)
-"""
-        + END,
+""",
         CONTROL=tmp_path / "control",
     )
-    findings = [line for line in ended.findings.splitlines() if " refused: " not in line]
-    assert (ended.status, findings) == (0, []), ended.output
 
 
-def test_two_batches_of_models_are_on_the_device_at_a_time(run):
+def test_two_batches_of_models_are_on_the_device_at_a_time(passes):
     """The first one's kernels are held until those of the second have run."""
-    ended = run(
-        PROGRAM
-        + """
+    passes(
+        """
 async def test(gpu, cpu):
     ends, begun = [], []
     class Held(Pooled):
@@ -300,6 +294,4 @@ async def test(gpu, cpu):
     await first
     await second
 """
-        + END,
     )
-    assert (ended.status, ended.findings) == (0, ""), ended.output
