@@ -234,8 +234,10 @@ class Manager:
         self.trim(Reason.OUT_OF_MEMORY)
         # Now it may fit, and then a single request need not be cut.
         answers = self._attempt(part, forward) if len(part) == 1 else None
-        refusal = "memory ran out while the request was worked on"
-        found = run_in_halves(part, run_half, refusal) if answers is None else [*answers]
+        found: list[Answer | OutOfMemory] = [*(answers or ())]
+        if answers is None:
+            refusal = "memory ran out while the request was worked on"
+            found = run_in_halves(part, run_half, refusal)
         if is_first:
             self._ooms.add(self._clock())
             self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
