@@ -71,6 +71,7 @@ def test_a_draining_server_sends_callers_away_on_every_port_and_finishes_accepte
         assert stock.ServerLive(pb.ServerLiveRequest()).live
         assert http.call("GetServerInfo", b"").headers["connection"] == "close"
         wait_until(lambda: not listens(server.ready["http_address"]))
+        wait_until(lambda: not listens(server.address))
         with pytest.raises(grpc.RpcError, match="Connection refused"):
             stub.Sample(request)
         assert len(accepted.result().indices.data) == 4 * 20

@@ -31,7 +31,7 @@ INLINE_RADIUS_POINTS = 10_000
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class DecodedCall(Generic[T]):
     """A call whose values are valid, without what only its message held.
 
@@ -52,7 +52,7 @@ class DecodedCall(Generic[T]):
         return self.response_bytes is not None and self.response_bytes(outcome) <= INLINE_BYTES
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call(Generic[T]):
     """A request, parsed and valid but for its values.
 
