@@ -62,7 +62,7 @@ def main() -> None:
             contenders = [contender(k, s, TENSOR_OVER_OIP, *case) for k, s in ours.items()]
             contenders += [theirs(p, ships.servers[k], n) for k, p in ships.peers.items()]
             report.measure(right(contenders, ships), ships, {"points": n})
-    report.publish("models", options, others, [ships])
+    report.publish("models", options, others, ships)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """The servers that are compared: how each is started at its best, and its requests.
 
-Chosen by server CPU time a call, each against its other settings: MLServer with its model in the
-server's own process to echo, and with a worker for each core to sample; fpsample's tree at the
-fastest of the heights 3, 5, 7 and 9 for these clouds; LitServe's queue "fast". Ray Serve runs with
-its defaults, and with the two settings that its documentation names for high throughput; a replica
-that serves on a port of its own, without a proxy, is faster still, but is no deployment that it
-documents.
+Chosen by server CPU time a call, each against its other settings: MLServer with a worker for each
+core; fpsample's tree at the fastest of the heights 3, 5, 7 and 9 for these clouds; LitServe's queue
+"fast". Ray Serve runs with its defaults, and with the two settings that its documentation names for
+high throughput; a replica that serves on a port of its own, without a proxy, is faster still, but
+is no deployment that it documents.
 """
 
 import json
@@ -21,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.service.load import SAMPLE, Call, Contender, over_grpc, over_http, request
-from benchmarks.service.processes import Server
+from benchmarks.service.processes import BARE_SAMPLE, Server
 from farpoint.inference import open_inference_pb2 as oip
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -45,7 +44,7 @@ class Wire:
 
 
 def headed(cloud: np.ndarray, samples: int, height: int) -> bytes:
-    """The request of peers/handler.py; no samples asks for the request back."""
+    """The request of peers/handler.py."""
     return HEADER.pack(samples, height) + cloud.tobytes()
 
 
@@ -73,26 +72,12 @@ def samples_of(reply: bytes) -> bytes:
     return pb.SampleResponse.FromString(reply).indices.data
 
 
-def points_of(reply: bytes) -> bytes:
-    return pb.SampleResponse.FromString(reply).points.data
-
-
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 BYTES_OVER_GRPC = Wire("/peer.Cloud/Answer", over_grpc, headed, bytes)
 BYTES_OVER_HTTP = Wire("/predict", over_http, headed, bytes)
 # MLServer turns a tensor of numbers into a list of Python floats; a BYTES element stays whole.
 TENSOR_OVER_OIP = Wire(INFER, over_grpc, _as_tensor, _raw_output)
 BYTES_OVER_OIP = Wire(INFER, over_grpc, _as_bytes, lambda reply: _raw_output(reply)[4:])
-
-
-def equals(expected: bytes, decode: Callable[[bytes], bytes]) -> Callable[[bytes], None]:
-    """Whether the decoded answer is what is expected."""
-
-    def check(reply: bytes) -> None:
-        if decode(reply) != expected:
-            raise WrongAnswerError("the answer is not what was sent")
-
-    return check
 
 
 def farthest_points(
@@ -185,14 +170,7 @@ def mlserver(workers: int, **settings_of_model: object) -> Command:
     return command
 
 
-ECHO_PEERS = (
-    Peer("MLServer, tensor", "mlserver", mlserver(0), TENSOR_OVER_OIP),
-    Peer("MLServer, bytes", "mlserver", mlserver(0), BYTES_OVER_OIP),
-    Peer("Ray Serve", "ray", _ray(1), BYTES_OVER_GRPC, PRIVATE),
-    Peer("Ray HAProxy", "ray", _ray(CORES), BYTES_OVER_GRPC, HIGH_THROUGHPUT),
-    Peer("LitServe", "litserve", program("litserve_app.py"), BYTES_OVER_HTTP),
-)
-FPS_PEERS = (
+PEERS = (
     Peer("grpc.aio, fpsample", "grpcio", program("grpc_app.py"), BYTES_OVER_GRPC),
     Peer("MLServer, fpsample", "mlserver", mlserver(CORES), BYTES_OVER_OIP),
     Peer("Ray Serve, fpsample", "ray", _ray(CORES), BYTES_OVER_GRPC, PRIVATE),
@@ -204,15 +182,6 @@ FPS_PEERS = (
 )
 
 
-def peer_echo(peer: Peer, server: Server, cloud: np.ndarray) -> Contender:
-    """The cloud there and back."""
-    wire = peer.wire
-    # A header may come back before it.
-    check = equals(cloud.tobytes(), lambda reply: wire.decode(reply)[-cloud.nbytes :])
-    data = wire.encode(cloud, 0, 0)
-    return Contender(peer.name, server, wire.method, data, check, wire.connect)
-
-
 def peer_samples(peer: Peer, server: Server, cloud: np.ndarray, count: int) -> Contender:
     wire = peer.wire
     check = farthest_points(cloud, count, wire.decode)
@@ -220,20 +189,10 @@ def peer_samples(peer: Peer, server: Server, cloud: np.ndarray, count: int) -> C
     return Contender(peer.name, server, wire.method, data, check, wire.connect)
 
 
-def own_echoes(bare: Server, ours: Server, cloud: np.ndarray) -> list[Contender]:
-    """The answer is the cloud; ours has its indices too, a third more bytes."""
-    whole = request(cloud, len(cloud), return_points=True)
-    check = equals(cloud.tobytes(), points_of)
-    return [
-        Contender("bare, protobuf", bare, "/bare.Echo/Protobuf", whole, check),
-        Contender("farpoint, cloud and indices", ours, SAMPLE, whole, check),
-    ]
-
-
 def own_samples(bare: Server, ours: Server, cloud: np.ndarray, count: int) -> list[Contender]:
     """The same op on a service written by hand and on ours."""
     check, data = farthest_points(cloud, count, samples_of), request(cloud, count)
     return [
-        Contender("bare, farpoint_ops", bare, "/bare.Echo/Sample", data, check),
+        Contender("bare, farpoint_ops", bare, BARE_SAMPLE, data, check),
         Contender("farpoint", ours, SAMPLE, data, check),
     ]

@@ -11,7 +11,13 @@ from typing import Any
 from benchmarks.common.point_sets import lidar
 from benchmarks.common.report import describe, heading, shown, table, write
 from benchmarks.service.load import SAMPLE, Contender, load, medians, once, request
-from benchmarks.service.processes import ECHO_SERVER, Server, serving, serving_farpoint
+from benchmarks.service.processes import (
+    BARE_SAMPLE,
+    BARE_SERVER,
+    Server,
+    serving,
+    serving_farpoint,
+)
 from farpoint.v1 import sampling_pb2 as pb
 
 # (points, samples, callers)
@@ -22,7 +28,6 @@ CASES = (
 )
 COLUMNS = ("points", "samples", "callers", "device", "p50_ms", "p99_ms", "per_s", "cpu_ms")
 ROUNDS = 2
-BY_HAND = "/bare.Echo/Sample"
 
 
 def measured(
@@ -30,7 +35,7 @@ def measured(
 ) -> list[dict[str, Any]]:
     data = request(lidar(points), samples)
     contenders = {
-        name: Contender(name, s, BY_HAND if name == "by hand" else SAMPLE, data, lambda _: None)
+        name: Contender(name, s, BARE_SAMPLE if name == "by hand" else SAMPLE, data, lambda _: None)
         for name, s in servers.items()
     }
     answers = {pb.SampleResponse.FromString(once(c)).indices.data for c in contenders.values()}
@@ -52,7 +57,7 @@ def main() -> None:
         serving_farpoint("--device", arguments.device) as gpu,
         serving_farpoint("--device", "cpu") as cpu,
         serving_farpoint("--device", f"cpu,{arguments.device}") as both,
-        serving(ECHO_SERVER, "bare", arguments.device) as by_hand,
+        serving(BARE_SERVER, arguments.device) as by_hand,
     ):
         servers = {arguments.device: gpu, "cpu": cpu, "both": both, "by hand": by_hand}
         rows = [row for case in CASES for row in measured(servers, *case, arguments.seconds)]

@@ -24,7 +24,7 @@ from benchmarks.service.processes import Server, running
 
 START_SECONDS = 90
 
-COLUMNS = ("mode", "points", "samples", "server", "at", "p50_ms", "p99_ms", "per_s", "cpu_ms")
+COLUMNS = ("points", "samples", "server", "at", "p50_ms", "p99_ms", "per_s", "cpu_ms")
 
 Probe = Callable[[Peer, Server], Contender]
 
@@ -40,7 +40,7 @@ class Effort:
 
 @dataclass
 class Fleet:
-    """The servers of one mode by name, and those that are left out, with the reason."""
+    """The servers by name, and those that are left out, with the reason."""
 
     servers: dict[str, Server]
     peers: dict[str, Peer] = field(default_factory=dict)
@@ -180,10 +180,9 @@ class Report:
             self.rows += [shown(where | row) for row in rows]
 
     def publish(
-        self, name: str, options: argparse.Namespace, peers: Sequence[Peer], fleets: Sequence[Fleet]
+        self, name: str, options: argparse.Namespace, peers: Sequence[Peer], ships: Fleet
     ) -> None:
         """Prints a table, and writes `name`.json unless the run was a quick one."""
-        left_out = {k: v for ships in fleets for k, v in ships.left_out.items()}
         report = {
             "machine": describe("farpoint-server", "grpcio", "protobuf", "numpy", "torch"),
             "peer_versions": peer_versions(dict.fromkeys(p.environment for p in peers)),
@@ -192,9 +191,11 @@ class Report:
             "rounds": self._effort.rounds,
             "seconds": self._effort.seconds,
             "rows": self.rows,
-            "left_out": left_out,
+            "left_out": ships.left_out,
         }
-        print(heading(report["machine"]), *(f"Left out: {k}: {v}." for k, v in left_out.items()))
+        print(
+            heading(report["machine"]), *(f"Left out: {k}: {v}." for k, v in ships.left_out.items())
+        )
         print(table(COLUMNS, ([row.get(key, "") for key in COLUMNS] for row in self.rows)))
         if not options.quick:
             write(name, report)

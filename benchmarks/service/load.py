@@ -163,8 +163,6 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50_ms": 1e3 * statistics.median(ordered), "p99_ms": 1e3 * p99}
 
 
-def request(cloud: np.ndarray, samples: int, *, return_points: bool = False) -> bytes:
-    """The message of `Client.sample` in plain text; it asks for points if `return_points`."""
-    request = SampleRpc(cloud, samples, checksums=Checksums.WELCOME).head
-    request.return_points = return_points
-    return request.SerializeToString()
+def request(cloud: np.ndarray, samples: int) -> bytes:
+    """The message of `Client.sample` in plain text."""
+    return SampleRpc(cloud, samples, checksums=Checksums.WELCOME).head.SerializeToString()

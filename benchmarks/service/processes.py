@@ -4,19 +4,23 @@ A server may be many processes. Its tree is what descends from the one that was 
 is in its session, which still finds those whose parent has ended.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SETTLE_SECONDS = 0.05
-ECHO_SERVER = str(Path(__file__).with_name("echo_server.py"))
+BARE_SERVER = str(Path(__file__).with_name("bare_server.py"))
+BARE_SAMPLE = "/bare.Server/Sample"
+READY_SECONDS = 60.0
 
 
 def _stat(pid: str | int) -> list[str]:
@@ -115,11 +119,6 @@ def serving(*program: str) -> Iterator[Server]:
         server.stop()
 
 
-def serving_farpoint(*flags: str) -> AbstractContextManager[Server]:
-    """farpoint-server as it is, on a CPU unless the flags say otherwise."""
-    return serving(ECHO_SERVER, "kernels", *flags)
-
-
 @contextmanager
 def running(
     command: Sequence[str], address: str, environment: Mapping[str, str], log: Path
@@ -139,3 +138,29 @@ def running(
         yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def serving_farpoint(*flags: str) -> Iterator[Server]:
+    """farpoint-server as it is, on a CPU unless the flags say otherwise; its log goes to a file.
+
+    Raises:
+        RuntimeError: it ends, or is not ready in time.
+    """
+    command = [sys.executable, "-m", "farpoint_server", "--listen=127.0.0.1:0"]
+    environment = {"FARPOINT_DEVICE": os.environ.get("FARPOINT_DEVICE", "cpu")}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with running([*command, "--log-format=json", *flags], "", environment, log) as server:
+            yield replace(server, address=_ready_address(server, log))
+
+
+def _ready_address(server: Server, log: Path) -> str:
+    give_up = time.monotonic() + READY_SECONDS
+    while server.process.poll() is None and time.monotonic() < give_up:
+        for line in log.read_text().splitlines(keepends=True):
+            entry = json.loads(line) if line.startswith("{") and line.endswith("\n") else {}
+            if entry.get("event") == "ready" and "process" not in entry:
+                return str(entry["address"])
+        time.sleep(0.05)
+    raise RuntimeError(f"farpoint-server is not ready: {log.read_text()[-2000:]}")

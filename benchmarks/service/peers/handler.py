@@ -1,7 +1,7 @@
 """Request handler that every compared server runs: 8 bytes of header, then a float32 cloud.
 
-The header is (samples, height) as int32. No samples asks for the request back; otherwise the
-answer is the int32 indices that fpsample chooses, in order. With BENCHMARK_PROGRAM the answer is
+The header is (samples, height) as int32. The answer is the int32 indices that fpsample chooses, in
+order. With BENCHMARK_PROGRAM the answer is
 the logits of that archive instead, read as in torch's manual: its weights and compiled ops are
 those that farpoint-server has. They come from the interpreter that runs the benchmark, behind what
 the peer itself has installed.
@@ -29,8 +29,6 @@ class Sampler:
 
     def _answer(self, request: bytes) -> bytes:
         samples, height = HEADER.unpack_from(request)
-        if samples == 0:
-            return request
         import fpsample
 
         cloud = np.frombuffer(request, "<f4", offset=HEADER.size).reshape(-1, 3)
