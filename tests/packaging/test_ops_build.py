@@ -92,12 +92,10 @@ def build(
     return subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=source, env=env)
 
 
-@pytest.mark.parametrize("cuda", ["0", "1"])
 def test_one_wheel_serves_every_python_and_these_torches(
-    source: Path, programs: Path, torches: str, cuda: str
+    source: Path, programs: Path, torches: str
 ) -> None:
-    environment = {"FARPOINT_TORCH": torches, "FARPOINT_CUDA": cuda}
-    done = build(source, programs, **environment)
+    done = build(source, programs, FARPOINT_TORCH=torches, FARPOINT_CUDA="1")
     assert done.returncode == 0, done.stderr
     (wheel,) = (source / "dist").glob("*.whl")
     assert "-py3-none-linux_" in wheel.name
@@ -106,11 +104,7 @@ def test_one_wheel_serves_every_python_and_these_torches(
         (metadata,) = (archive.read(n).decode() for n in names if n.endswith("METADATA"))
     libraries = {Path(name).name for name in names if ".so" in name}
     bindings = {f"libfarpoint_torch_2_{minor}.so" for minor in (11, 13, 14)}
-    if cuda == "1":
-        cuda_bindings = {name.replace(".so", "_cuda.so") for name in bindings}
-        assert libraries == KERNELS | bindings | cuda_bindings
-    else:
-        assert libraries == {"libfarpoint_cpu.so"} | bindings
+    assert libraries == KERNELS | bindings | {n.replace(".so", "_cuda.so") for n in bindings}
     assert {"farpoint_ops/_load.py", "farpoint_ops/py.typed"} <= names
     assert not [name for name in names if name.startswith(("native", "csrc", "tools"))]
     assert re.findall(r"^License-File: (\S+)", metadata, re.M) == ["LICENSE", "THIRD_PARTY.md"]
@@ -135,16 +129,6 @@ def test_the_sdist_holds_what_a_build_needs(source: Path, programs: Path) -> Non
     assert not [name for name in names if name.endswith(".so") or name.startswith("tests")]
 
 
-def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence that a failed build ends with."""
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("farpoint-ops:") == 1
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith("farpoint-ops: ")
-    return line
-
-
 @pytest.fixture
 def bare_python(tmp_path: Path) -> tuple[str, str]:
     """An interpreter of an environment without torch, and a folder with setuptools."""
@@ -160,7 +144,10 @@ def bare_python(tmp_path: Path) -> tuple[str, str]:
 def test_a_missing_torch(source: Path, programs: Path, bare_python: tuple[str, str]) -> None:
     python, packages = bare_python
     done = build(source, programs, python=python, PYTHONPATH=packages)
-    assert "run `pip install torch` first" in sentence(done)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("farpoint-ops:") == 1
+    assert "run `pip install torch` first" in done.stderr.splitlines()[-1]
 
 
 def test_a_torch_that_the_isolated_build_does_not_see(
@@ -175,27 +162,3 @@ def test_a_torch_that_the_isolated_build_does_not_see(
     done = build(source, programs, python=python, PYTHONPATH=packages)
     assert done.returncode == 0, done.stderr
     assert (source / "build" / "native" / "lib" / "libfarpoint_torch_2_12.so").exists()
-
-
-@pytest.mark.parametrize(
-    ("missing", "expected"),
-    [("c++", "run `apt install g++`"), ("ninja", "run `pip install ninja`")],
-)
-def test_a_missing_program(
-    source: Path, programs: Path, torches: str, missing: str, expected: str
-) -> None:
-    (programs / missing).unlink()
-    done = build(source, programs, FARPOINT_TORCH=torches)
-    assert expected in sentence(done)
-
-
-def test_a_torch_that_is_too_old(source: Path, programs: Path, tmp_path: Path) -> None:
-    old = str(make_torch(tmp_path, "2.10.0", None))
-    done = build(source, programs, FARPOINT_TORCH=old)
-    assert "torch 2.10.0 is older than the oldest that is supported, 2.11" in sentence(done)
-
-
-def test_cuda_asked_for_without_nvcc(source: Path, programs: Path, torches: str) -> None:
-    environment = {"FARPOINT_TORCH": torches, "FARPOINT_CUDA": "1", "CUDA_HOME": str(programs)}
-    done = build(source, programs, **environment)
-    assert "FARPOINT_CUDA=1 needs nvcc: install the CUDA toolkit" in sentence(done)

@@ -20,7 +20,7 @@ NVCC = Path("/toolkit/bin/nvcc")
 def compilers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of the build, with neither settings nor a GPU."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    for name in ("FARPOINT_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME"):
+    for name in ("FARPOINT_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CXX"):
         monkeypatch.delenv(name, raising=False)
     module = importlib.import_module("native.compilers")
     monkeypatch.setattr(module, "has_gpu", lambda: False)
@@ -68,6 +68,23 @@ def test_a_build_without_cuda_kernels_names_the_reason(
     monkeypatch.setattr(compilers, "find_nvcc", lambda: NVCC)
     choose(compilers, "13.0")
     assert "CPU kernels alone (there is no GPU); FARPOINT_CUDA=1 builds" in capsys.readouterr().out
+
+
+def test_what_a_build_lacks_is_named_in_a_sentence(
+    compilers: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in (("PATH", tmp_path), ("CUDA_HOME", tmp_path), ("FARPOINT_CUDA", "1")):
+        monkeypatch.setenv(name, str(value))
+    (tmp_path / "version.py").write_text("__version__ = '2.10.0'\n")
+    read = importlib.import_module("native.torch_package").read_package
+    for call, sentence in (
+        (compilers.find_cxx, r"needs a C\+\+ compiler.*run `apt install g\+\+`"),
+        (compilers.find_ninja, "needs ninja: run `pip install ninja`"),
+        (lambda: choose(compilers, None), "FARPOINT_CUDA=1 needs nvcc: install the CUDA toolkit"),
+        (lambda: read(tmp_path), "torch 2.10.0 is older than the oldest that is supported, 2.11"),
+    ):
+        with pytest.raises(SystemExit, match=f"^farpoint-ops: .*{sentence}"):
+            call()
 
 
 def test_another_value_is_refused(compilers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
