@@ -6,9 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 from tests.deploy.conftest import DEPLOY, need, read
 
@@ -16,6 +17,7 @@ from farpoint_server.compute.memory.snapshot import MemorySnapshot
 from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 ROOT = DEPLOY.parent
+ALERTS, DASHBOARD = (f"helm/farpoint/files/{name}" for name in ("alerts.yaml", "farpoint.json"))
 HARDENED = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
 
 
@@ -78,36 +80,30 @@ def test_compose_publishes_on_loopback_alone():
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
+def inline(name: str) -> Any:
+    """A file that Compose has inline."""
+    return yaml.safe_load(compose()["configs"][name]["content"])
+
+
 def test_compose_scrapes_the_server_and_shows_the_dashboard():
     services = compose()["services"]
-    (prometheus,) = read(DEPLOY / "prometheus" / "prometheus.yml")
+    prometheus = inline("prometheus")
     (scrape,) = prometheus["scrape_configs"]
     host, _, port = scrape["static_configs"][0]["targets"][0].rpartition(":")
     for name in ("cpu", "gpu"):
         assert services[name]["networks"]["default"]["aliases"] == [host]
     assert environment_of_image()["FARPOINT_HTTP_LISTEN"] == f"0.0.0.0:{port}"
-    assert [DEPLOY / "prometheus" / name for name in prometheus["rule_files"]] == [
-        DEPLOY / "prometheus" / "alerts.yaml"
-    ]
     mounts = dict(m.split(":")[:2] for s in services.values() for m in s.get("volumes", ()))
-    sources = [Path(DEPLOY, source) for source in mounts if source.startswith("./")]
-    assert sources
-    assert all(source.exists() for source in sources)
-    provisioning = DEPLOY / "grafana" / "provisioning"
-    (provider,) = read(provisioning / "dashboards" / "farpoint.yaml")
-    assert mounts["./grafana/farpoint.json"].startswith(provider["providers"][0]["options"]["path"])
-    (source,) = read(provisioning / "datasources" / "prometheus.yaml")[0]["datasources"]
+    (rules,) = prometheus["rule_files"]
+    assert mounts[f"./{ALERTS}"] == f"/etc/prometheus/{rules}"
+    (provider,) = inline("dashboards")["providers"]
+    assert mounts[f"./{DASHBOARD}"].startswith(provider["options"]["path"])
+    assert all((DEPLOY / source).exists() for source in mounts if source.startswith("./"))
+    (source,) = inline("source")["datasources"]
     assert source["url"] == "http://prometheus:9090"
     assert source["isDefault"]
 
 
-def test_the_chart_links_to_the_alerts_and_the_dashboard_of_compose():
-    files = DEPLOY / "helm" / "farpoint" / "files"
-    assert os.path.realpath(files / "alerts.yaml") == str(DEPLOY / "prometheus" / "alerts.yaml")
-    assert os.path.realpath(files / "farpoint.json") == str(DEPLOY / "grafana" / "farpoint.json")
-
-
-PROMETHEUS = DEPLOY / "prometheus"
 # Metrics without a panel, and why.
 LEFT_OUT = {"farpoint_memory_idle_bytes": "reserved less allocated, which a panel has both"}
 
@@ -127,7 +123,7 @@ def families(query: str) -> set[str]:
 
 
 def test_every_family_is_on_the_dashboard_or_named_as_left_out():
-    dashboard = json.loads((DEPLOY / "grafana" / "farpoint.json").read_text())
+    dashboard = json.loads((DEPLOY / DASHBOARD).read_text())
     queries = [t["expr"] for panel in dashboard["panels"] for t in panel.get("targets", [])]
     asked = set().union(*map(families, queries))
     assert asked | set(LEFT_OUT) == exported()
@@ -135,7 +131,7 @@ def test_every_family_is_on_the_dashboard_or_named_as_left_out():
 
 
 def test_panels_do_not_overlap():
-    panels = json.loads((DEPLOY / "grafana" / "farpoint.json").read_text())["panels"]
+    panels = json.loads((DEPLOY / DASHBOARD).read_text())["panels"]
     places: set[tuple[int, int]] = set()
     for panel in panels:
         at = panel["gridPos"]
@@ -147,9 +143,9 @@ def test_panels_do_not_overlap():
 
 
 def test_every_alert_asks_for_metrics_that_are_there_and_is_tested():
-    (rules,) = read(PROMETHEUS / "alerts.yaml")
+    (rules,) = read(DEPLOY / ALERTS)
     alerts = {rule["alert"]: rule["expr"] for rule in rules["groups"][0]["rules"]}
-    (tests,) = read(PROMETHEUS / "alerts_test.yaml")
+    (tests,) = read(DEPLOY / "alerts_test.yaml")
     cases = [case for test in tests["tests"] for case in test["alert_rule_test"]]
     for alert, query in alerts.items():
         assert families(query) <= exported()
@@ -157,13 +153,12 @@ def test_every_alert_asks_for_metrics_that_are_there_and_is_tested():
         assert fires == {True, False}, alert
 
 
-@pytest.mark.parametrize(
-    "arguments", [("test", "rules", "alerts_test.yaml"), ("check", "config", "prometheus.yml")]
-)
-def test_promtool_finds_no_fault(arguments):
+def test_promtool_finds_no_fault(tmp_path):
     if shutil.which("promtool") is None and not os.environ.get("REQUIRE_TEST_TOOLS"):
         pytest.skip("optional: promtool (Debian's package prometheus) is not here")
-    done = subprocess.run(
-        ["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(DEPLOY / ALERTS, tmp_path)
+    config = tmp_path / "prometheus.yml"
+    config.write_text(compose()["configs"]["prometheus"]["content"])
+    for command in (("test", "rules", DEPLOY / "alerts_test.yaml"), ("check", "config", config)):
+        done = subprocess.run(["promtool", *command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
