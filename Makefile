@@ -54,11 +54,10 @@ serve: ext  ## A server on the default address, and its page at http://127.0.0.1
 	@$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.
-	tools/generate_proto.sh client/src
+	tools/proto.sh
 
 web: dev  ## The page's bundle from web/; needs Node.
-	cd web && npm ci
-	tools/build_web.sh src/gen ../server/farpoint_server/web
+	tools/web.sh
 
 check: dev ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
 	$(BIN)/ruff format --check .
@@ -66,8 +65,8 @@ check: dev ext  ## Formatters, linters, types, layers, generated code, every CUD
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
-	tools/check_proto.sh
-	tools/check_web.sh
+	tools/proto.sh --check
+	tools/web.sh --check
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/python tools/check_cuda.py
