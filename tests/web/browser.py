@@ -73,10 +73,8 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.cdp("Emulation.setEmulatedMedia", features=[scheme])
 
-    def open(self, address: str, fragment: str = "") -> None:
-        """Loads the page again, also if only the fragment differs."""
-        self.driver.get("about:blank")
-        self.driver.get(f"http://{address}/#{fragment}")
+    def open(self, address: str) -> None:
+        self.driver.get(f"http://{address}/")
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)
@@ -111,11 +109,6 @@ class Page:
         for kind in ("dragEnter", "dragOver", "drop"):
             self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
 
-    def choose(self, group: str, value: str) -> None:
-        """Clicks a radio button, which covers its label."""
-        selector = f'input[name="{group}"][value="{value}"]'
-        self.driver.find_element("css selector", selector).click()
-
     def enter(self, name: str, value: object) -> None:
         """Sets the value of a field or of a list of choices."""
         field = self.element(name)
@@ -126,9 +119,9 @@ class Page:
         self.enter("m-number", samples)
         self.wait_for_sample(samples)
 
-    def open_idle(self, address: str, fragment: str = "") -> None:
+    def open_idle(self, address: str) -> None:
         """Loads the page and waits for the sample that it opens with."""
-        self.open(address, fragment)
+        self.open(address)
         self.wait_for("document.getElementById('sentence').textContent.includes(' of ')")
         self.wait_for_idle()
 
@@ -194,9 +187,10 @@ def main() -> None:
 
 def _draw(page: Page, address: str) -> None:
     page.set_theme(dark=True)
-    for name, fragment in (("page_dark", ""), ("page_compare", "compare=random")):
-        page.open_idle(address, fragment)
-        page.wait_for("!document.getElementById('legend').hidden")
+    page.open_idle(address)
+    for name, compared in (("page_dark", "none"), ("page_compare", "random")):
+        page.enter("compare", compared)
+        page.wait_for_idle()
         # Later than the last frame, which has every point.
         page.wait_for("new Promise((done) => setTimeout(() => done(true), 1000))")
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")

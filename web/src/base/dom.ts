@@ -23,10 +23,10 @@ export function makeSvg(
   return made;
 }
 
-/** Binds the radio buttons of a group to a signal, in both directions. */
-export function bindRadios<T extends string>(name: string, signal: Signal<T>): void {
-  const radios = [...document.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`)];
-  for (const radio of radios)
-    radio.addEventListener("change", () => radio.checked && signal.set(radio.value as T));
-  signal.follow((value) => radios.forEach((radio) => (radio.checked = radio.value === value)));
+/** Binds a list of choices to a signal, in both directions. */
+export function bindSelect<T extends string>(id: string, signal: Signal<T>): HTMLSelectElement {
+  const select = element(id, "select");
+  select.addEventListener("change", () => signal.set(select.value as T));
+  signal.follow((value) => (select.value = value));
+  return select;
 }

@@ -15,9 +15,9 @@ export interface Cloud {
   /** Of N points, x y z each, in the precision of the file. */
   readonly points: Float32Array | Float64Array;
   readonly count: number;
-  /** N values each, or 3 N for a name of "rgb" that is three wide. */
+  /** N values each. */
   readonly attributes: ReadonlyMap<string, Values>;
-  /** Of the coordinates, where the format says it. */
+  /** Of the coordinates, where it is known. */
   readonly unit?: "m";
 }
 
@@ -31,7 +31,7 @@ const AXES = [
 ];
 
 /**
- * A cloud of the columns of a table.
+ * A cloud of the columns of a table; columns whose names begin with "_" are padding.
  *
  * Coordinates stay float32 only where all three are float32 or shorter integers.
  *
@@ -41,20 +41,19 @@ export function cloudOfColumns(name: string, columns: ReadonlyMap<string, Values
   const byName = new Map([...columns.keys()].map((key) => [key.toLowerCase().trim(), key]));
   const axes = AXES.find((names) => names.every((axis) => byName.has(axis)));
   if (!axes) throw new FileError(`${name} has no columns x, y and z.`);
-  const keys = axes.map((axis) => byName.get(axis) as string);
-  const [x, y, z] = keys.map((key) => columns.get(key) as Values) as [Values, Values, Values];
-  if (!x.length) throw new FileError(`${name} has no points.`);
-  const wide = [x, y, z].some(
+  const keys = axes.map((axis) => byName.get(axis)!);
+  const coordinates = keys.map((key) => columns.get(key)!);
+  const count = coordinates[0]!.length;
+  if (!count) throw new FileError(`${name} has no points.`);
+  const isWide = coordinates.some(
     (v) => v instanceof Float64Array || (v.BYTES_PER_ELEMENT === 4 && !(v instanceof Float32Array)),
   );
-  const points = wide ? new Float64Array(3 * x.length) : new Float32Array(3 * x.length);
-  for (let i = 0; i < x.length; i++) {
-    points[3 * i] = x[i]!;
-    points[3 * i + 1] = y[i]!;
-    points[3 * i + 2] = z[i]!;
-  }
-  const attributes = new Map([...columns].filter(([key]) => !keys.includes(key)));
-  return { name, points, count: x.length, attributes };
+  const points = isWide ? new Float64Array(3 * count) : new Float32Array(3 * count);
+  coordinates.forEach((values, axis) => {
+    for (let i = 0; i < count; i++) points[3 * i + axis] = values[i]!;
+  });
+  const attributes = [...columns].filter(([key]) => !keys.includes(key) && !key.startsWith("_"));
+  return { name, points, count, attributes: new Map(attributes) };
 }
 
 /** One byte per point: 1 where all three coordinates are finite. */
@@ -65,10 +64,4 @@ export function finiteRows(points: Float32Array | Float64Array): Uint8Array {
     finite[i] = Number.isFinite(points[3 * i]! + points[3 * i + 1]! + points[3 * i + 2]!) ? 1 : 0;
   }
   return finite;
-}
-
-/** The buffers that can be handed to another thread with the cloud. */
-export function buffersOf(cloud: Cloud): ArrayBuffer[] {
-  const views = [cloud.points, ...cloud.attributes.values()];
-  return [...new Set(views.map((view) => view.buffer as ArrayBuffer))];
 }

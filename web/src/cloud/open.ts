@@ -1,49 +1,49 @@
-// Clouds that a person chose: a file, read on a worker, or the example scan of the page.
+// Clouds that a person chose: a file, or the example scan of the page.
 
 import street from "../assets/street.bin?url";
 import { FileError, cloudOfColumns, type Cloud } from "./cloud";
-import { refusal } from "./formats";
-import type { ReadAnswer } from "./read.worker";
+import { readNpy } from "./npy";
+import { readPcd } from "./pcd";
+import { readPly } from "./ply";
+import { readText } from "./text";
 
-function readWorker(): Worker {
-  return new Worker(new URL("./read.worker.ts", import.meta.url), { type: "module" });
-}
+const READERS = new Map([
+  ["ply", readPly],
+  ["pcd", readPcd],
+  ["npy", readNpy],
+  ["xyz", readText],
+  ["txt", readText],
+  ["csv", readText],
+  ["pts", readText],
+]);
+/** Read by `farpoint sample` alone. */
+const CONVERTED = ["las", "laz", "bin", "npz", "e57", "mcap", "db3", "bag"];
+/** What is read without keeping the page busy for many seconds. */
+const MAX_BYTES = 256e6;
 
-/** Started before it is needed: a server that is gone by then gives no script. */
-let spare: Worker | undefined;
-
-export function prepareReader(): void {
-  spare ??= readWorker();
-}
-
-/**
- * Reads a file on a thread of its own, which ends with `signal`.
- *
- * @param onRead called with the share of the file that is read.
- * @throws FileError with one sentence; DOMException AbortError.
- */
-export function openFile(
-  file: File,
-  signal: AbortSignal,
-  onRead: (share: number) => void,
-): Promise<Cloud> {
-  const refused = refusal(file);
-  if (refused) return Promise.reject(new FileError(refused));
-  const worker = spare ?? readWorker();
-  spare = undefined;
-  return new Promise<Cloud>((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason));
-    worker.onerror = () => reject(new FileError(`${file.name} could not be read.`));
-    worker.onmessage = ({ data }: MessageEvent<ReadAnswer>) => {
-      if ("cloud" in data) resolve(data.cloud);
-      else if ("message" in data) reject(new FileError(data.message));
-      else onRead(data.share);
-    };
-    worker.postMessage(file);
-  }).finally(() => {
-    worker.terminate();
-    prepareReader();
-  });
+/** @throws FileError with one sentence, whatever is wrong. */
+export async function openFile(file: File): Promise<Cloud> {
+  const { name, size } = file;
+  const suffix = /\.([^.]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
+  const read = READERS.get(suffix);
+  const converting = `farpoint sample ${name} -m 1000000 --all-if-fewer -o ${name.replace(/\.[^.]*$/, "")}.ply makes one`;
+  if (!read) {
+    const known = [...READERS.keys()].map((each) => `.${each}`).join(" ");
+    const how = CONVERTED.includes(suffix) ? `: ${converting}` : "";
+    throw new FileError(`${name} is no format that this page reads (${known})${how}.`);
+  }
+  if (!size) throw new FileError(`${name} is empty.`);
+  if (size > MAX_BYTES)
+    throw new FileError(
+      `${name} has ${(size / 1e6).toFixed(0)} MB; this page reads up to ${MAX_BYTES / 1e6} MB: ${converting}.`,
+    );
+  try {
+    return read(name, new Uint8Array(await file.arrayBuffer()));
+  } catch (error) {
+    if (error instanceof FileError) throw error;
+    // Of a header that promises more than there is: a bad length, a read past the end.
+    throw new FileError(`${name} is damaged, or no ${suffix.toUpperCase()} file.`);
+  }
 }
 
 /** Reads the scan that `make demo` samples too, as steps in centimeters and an intensity. */

@@ -4,15 +4,19 @@ import type { Cloud, Values } from "./cloud";
 
 export type Format = "ply" | "npy" | "indices";
 
-export function writeRows(format: Format, cloud: Cloud, rows: Int32Array): Blob {
-  if (format === "ply") return writePly(cloud, rows);
-  if (format === "npy")
-    return writeNpy(
-      cloud.points instanceof Float64Array ? "<f8" : "<f4",
-      [rows.length, 3],
-      pick(cloud.points, rows, 3),
-    );
-  return writeNpy("<i8", [rows.length], BigInt64Array.from(rows, BigInt));
+export function writeRows(format: Format, { points, attributes }: Cloud, rows: Int32Array): Blob {
+  if (format === "indices") return npy("<i8", `${rows.length},`, BigInt64Array.from(rows, BigInt));
+  const axes = ["x", "y", "z"].map((name, k) => [name, pick(points, rows, 3, k)] as const);
+  if (format === "ply") {
+    const others = [...attributes].map(([name, values]) => [name, pick(values, rows)] as const);
+    return ply([...axes, ...others]);
+  }
+  const chosen = points.slice(0, 3 * rows.length);
+  axes.forEach(([, values], k) => {
+    for (let i = 0; i < rows.length; i++) chosen[3 * i + k] = values[i]!;
+  });
+  const type = points instanceof Float64Array ? "<f8" : "<f4";
+  return npy(type, `${rows.length}, 3`, chosen as ArrayBufferView<ArrayBuffer>);
 }
 
 /** Name of the download: "scan.pcd" becomes "scan-4096.ply". */
@@ -21,12 +25,11 @@ export function fileName(format: Format, cloud: Cloud, count: number): string {
   return `${stem}-${count}.${format === "indices" ? "indices.npy" : format}`;
 }
 
-function pick<T extends Values>(values: T, rows: Int32Array, width: number): T {
-  const Kind = values.constructor as new (length: number) => T;
-  const chosen = new Kind(rows.length * width);
-  rows.forEach((row, i) => {
-    for (let k = 0; k < width; k++) chosen[i * width + k] = values[row * width + k]!;
-  });
+/** Value `at` of `width` of some rows. */
+function pick(values: Values, rows: Int32Array, width = 1, at = 0): Values {
+  const Kind = values.constructor as new (length: number) => Values;
+  const chosen = new Kind(rows.length);
+  rows.forEach((row, i) => (chosen[i] = values[row * width + at]!));
   return chosen;
 }
 
@@ -41,63 +44,34 @@ const PLY_TYPES: Record<string, string> = {
   Uint32Array: "uint",
 };
 
-/** All columns: coordinates as x, y, z, then the attributes. */
-function columnsOf(cloud: Cloud, rows: Int32Array): [string, Values][] {
-  const points = pick(cloud.points, rows, 3);
-  const axes = ["x", "y", "z"].map((axis, k): [string, Values] => [
-    axis,
-    points.filter((_, i) => i % 3 === k),
-  ]);
-  return [
-    ...axes,
-    ...[...cloud.attributes].map(([name, values]): [string, Values] => [
-      name,
-      pick(values, rows, 1),
-    ]),
-  ];
-}
-
-function writePly(cloud: Cloud, rows: Int32Array): Blob {
-  const columns = columnsOf(cloud, rows);
+function ply(columns: readonly (readonly [string, Values])[]): Blob {
+  const count = columns[0]![1].length;
   const head = [
     "ply",
     "format binary_little_endian 1.0",
     "comment sampled by Farpoint",
-    `element vertex ${rows.length}`,
+    `element vertex ${count}`,
   ];
   for (const [name, values] of columns)
     head.push(`property ${PLY_TYPES[values.constructor.name]} ${name.replace(/\s+/g, "_")}`);
   const stride = columns.reduce((sum, [, values]) => sum + values.BYTES_PER_ELEMENT, 0);
-  const body = new Uint8Array(stride * rows.length);
+  const body = new Uint8Array(stride * count);
   let offset = 0;
-  for (const [, values] of columns) {
-    const size = values.BYTES_PER_ELEMENT;
-    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    for (let i = 0; i < rows.length; i++) {
+  for (const [, { buffer, BYTES_PER_ELEMENT: size }] of columns) {
+    const bytes = new Uint8Array(buffer);
+    for (let i = 0; i < count; i++) {
       for (let k = 0; k < size; k++) body[i * stride + offset + k] = bytes[i * size + k]!;
     }
     offset += size;
   }
-  return new Blob([`${head.join("\n")}\nend_header\n`, body], { type: "application/octet-stream" });
+  return new Blob([`${head.join("\n")}\nend_header\n`, body]);
 }
 
-function writeNpy(
-  type: string,
-  shape: readonly number[],
-  values: ArrayBufferView<ArrayBuffer> | Values,
-): Blob {
-  const descr = `{'descr': '${type}', 'fortran_order': False, 'shape': (${shape.join(", ")}${shape.length === 1 ? "," : ""}), }`;
+function npy(type: string, shape: string, values: ArrayBufferView<ArrayBuffer>): Blob {
+  const described = `{'descr': '${type}', 'fortran_order': False, 'shape': (${shape}), }`;
   // Magic, version, length and description together are a multiple of 64 bytes.
-  const padded = descr.padEnd(Math.ceil((descr.length + 11) / 64) * 64 - 11) + "\n";
-  const head = new Uint8Array([
-    0x93,
-    ...new TextEncoder().encode("NUMPY"),
-    1,
-    0,
-    padded.length & 255,
-    padded.length >> 8,
-  ]);
-  return new Blob([head, padded, values as ArrayBufferView<ArrayBuffer>], {
-    type: "application/octet-stream",
-  });
+  const padded = described.padEnd(Math.ceil((described.length + 11) / 64) * 64 - 11) + "\n";
+  const magic = [0x93, ...new TextEncoder().encode("NUMPY"), 1, 0];
+  const head = new Uint8Array([...magic, padded.length & 255, padded.length >> 8]);
+  return new Blob([head, padded, values]);
 }

@@ -1,7 +1,7 @@
 // The curve of covering radii over numbers of samples in SVG, both axes logarithmic.
 
 import { makeSvg } from "../base/dom";
-import { measure } from "../base/format";
+import { count, measure } from "../base/format";
 
 const LEFT = 46;
 const BOTTOM = 20;
@@ -39,8 +39,11 @@ export class Curve {
   }
 
   /** @param radii covering radius of the first i + 1 samples at i; none for an empty chart. */
-  show(radii: Float32Array | undefined, m: number, label: string): void {
+  show(radii: Float32Array | undefined, m: number): void {
     [this.radii, this.m] = [radii, m];
+    const label = radii
+      ? `Covering radius over the number of samples; at ${count(m)} it is ${measure(radii[m - 1]!)}`
+      : "No curve";
     this.svg.setAttribute("aria-label", label);
     this.draw();
   }

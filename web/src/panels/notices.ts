@@ -1,10 +1,10 @@
-// Messages: problems, progress, the connection, and the question for a token.
+// Messages: problems, what the page waits for, the connection, and the question for a token.
 
 import { element } from "../base/dom";
 import { followAll } from "../base/signal";
 import { useToken } from "../rpc/connect";
 import { connect, info, link } from "../state/connection";
-import { busy, cancel, problem, progress, resample } from "../state/session";
+import { busy, cancel, problem, resample } from "../state/session";
 
 const KEY = "farpoint-token";
 
@@ -19,16 +19,8 @@ export function startNotices(): void {
     element("waiting", "div").hidden = !text;
     element("busy", "p").textContent = text;
   });
-  followAll([busy, progress], showProgress);
   followAll([link, info], showLink);
   startToken();
-}
-
-function showProgress(): void {
-  const bar = element("progress", "progress");
-  bar.hidden = !busy.value;
-  if (progress.value === undefined) bar.removeAttribute("value");
-  else bar.value = progress.value;
 }
 
 function showLink(): void {

@@ -1,86 +1,118 @@
-// Keeps the pictures at what is chosen: cloud, samples, colors.
+// Keeps the pictures, their captions and the legend at what is chosen.
 
-import { bindRadios, element } from "../base/dom";
-import { followAll, Signal } from "../base/signal";
-import { isDark, theme } from "../base/theme";
-import { scene } from "../state/session";
-import { settings } from "../state/settings";
-import { left, right } from "../state/shown";
+import { bindSelect, element } from "../base/dom";
+import { count, measure } from "../base/format";
+import { followAll } from "../base/signal";
+import type { Method } from "../rpc/sampling";
+import { left, right, scene, settings, unitOf, type Shown } from "../state/session";
 import { gather } from "../view/framing";
-import { byColumn, byDistance, pick, type Legend, type Painting } from "../view/paint";
+import { intensityOf, painting, rgbOf, type Coloring, type Legend } from "../view/paint";
 import { Viewer } from "../view/viewer";
 
-export const legend = new Signal<Legend | undefined>(undefined);
+const METHODS: Record<Method, string> = {
+  farthest: "Farthest points",
+  poisson: "Poisson disks",
+  voxel: "Voxel grid",
+  random: "Random rows",
+};
+const NONE = new Int32Array();
+const dark = matchMedia("(prefers-color-scheme: dark)");
 
 export function startPictures(): void {
   const canvas = element("canvas", "canvas");
-  const viewer = new Viewer(canvas, settings.camera);
+  const viewer = new Viewer(canvas);
   element("no-webgl", "p").hidden = viewer.canDraw;
-  theme.follow(() => viewer.setBackground(getComputedStyle(canvas).backgroundColor));
+  element("reset", "button").addEventListener("click", () => viewer.reset());
   scene.onChange((current) => current && viewer.showCloud(current.framed));
-  showSamples(viewer);
-  keepPainted(viewer);
-  startTools(viewer);
+  keepSample(viewer);
+  keepPainted(viewer, canvas);
+  startColors();
+  followAll([scene, left, right], showCaptions);
 }
 
-function showSamples(viewer: Viewer): void {
-  right.shown.onChange((now) => {
-    const indices = now?.sample.indices;
-    viewer.showSample(
-      indices ? gather(scene.value!.framed.positions, indices) : new Float32Array(),
-    );
-    viewer.limitSample(now?.rows.length ?? 0);
-  });
-  left.shown.onChange((now) => {
-    const rows = now?.rows ?? [];
-    viewer.compare(gather(scene.value?.framed.positions ?? new Float32Array(), rows), rows.length);
-  });
-}
-
-function keepPainted(viewer: Viewer): void {
-  let painting: Painting | undefined;
-  const repaint = (): void => {
-    painting = paintingOf() ?? painting;
-    legend.set(painting?.legend);
-    if (!painting) return;
-    const { cloud, sample } = painting;
-    viewer.paint(cloud, sample, pick(cloud, left.shown.value?.rows ?? new Int32Array()));
-  };
-  const causes = [scene, right.shown, right.nearest, left.shown, settings.color, theme];
-  followAll(causes, repaint);
-}
-
-/** Undefined while the nearest samples are computed. */
-function paintingOf(): Painting | undefined {
-  const [current, now, color] = [scene.value, right.shown.value, settings.color.value];
-  if (!current) return undefined;
-  if (now && color === "distance") {
-    right.findNearest();
-    const found = right.nearest.value;
-    return found && byDistance(found, now.rows.length, isDark());
+/** Draws other points where the answer is another one, more or fewer of them otherwise. */
+function keepSample(viewer: Viewer): void {
+  for (const [which, side] of [
+    ["sample", right],
+    ["compared", left],
+  ] as const) {
+    let drawn: Shown["sample"] | undefined;
+    side.onChange((now) => {
+      const isNew = now?.sample !== drawn;
+      drawn = now?.sample;
+      const positions = scene.value?.framed.positions ?? new Float32Array();
+      const points = isNew ? gather(positions, drawn?.indices ?? NONE) : undefined;
+      viewer.showSample(which, now?.rows.length ?? 0, points);
+    });
   }
-  const indices = now?.sample.indices ?? new Int32Array();
-  return byColumn(current.cloud, current.framed, indices, color, isDark());
 }
 
-function startTools(viewer: Viewer): void {
-  bindRadios("layout", settings.layout);
-  settings.layout.follow((layout) => {
-    viewer.layout = layout;
-    viewer.draw();
-  });
-  settings.size.follow((size) => {
-    viewer.size = size;
-    viewer.draw();
-  });
-  const resize = (factor: number): void => {
-    const size = Math.max(0.5, Math.min(12, settings.size.value * factor));
-    settings.size.set(Math.round(100 * size) / 100);
+function keepPainted(viewer: Viewer, canvas: HTMLCanvasElement): void {
+  const repaint = (): void => {
+    viewer.setBackground(getComputedStyle(canvas).backgroundColor);
+    const current = scene.value;
+    if (!current) return;
+    const { cloud, framed } = current;
+    const { colors, legend } = painting(cloud, framed, settings.color.value, dark.matches);
+    const [sample, compared] = [right, left].map((side) =>
+      gather(colors, side.value?.sample.indices ?? NONE),
+    );
+    viewer.paint(colors, sample!, compared!);
+    showLegend(legend);
   };
-  element("smaller", "button").addEventListener("click", () => resize(1 / 1.25));
-  element("larger", "button").addEventListener("click", () => resize(1.25));
-  element("reset", "button").addEventListener("click", () => {
-    viewer.orbit.reset();
-    viewer.move();
+  dark.addEventListener("change", repaint);
+  followAll([scene, settings.color], repaint);
+  for (const side of [left, right]) {
+    let painted: Shown["sample"] | undefined;
+    side.onChange((now) => {
+      if (now?.sample !== painted) repaint();
+      painted = now?.sample;
+    });
+  }
+}
+
+/** Colors that the cloud lacks cannot be chosen. */
+function startColors(): void {
+  const select = bindSelect<Coloring>("color", settings.color);
+  scene.onChange((current) => {
+    const has = {
+      intensity: current && intensityOf(current.cloud),
+      rgb: current && rgbOf(current.cloud),
+    };
+    for (const option of select.options) {
+      option.disabled = option.value !== "height" && !has[option.value as keyof typeof has];
+      if (option.disabled && option.selected) settings.color.set("height");
+    }
   });
+}
+
+function captionOf(now: Shown | undefined): string {
+  if (!now) return "";
+  const within = now.radius === undefined ? "" : ` · radius ${measure(now.radius)}${unitOf()}`;
+  return `${METHODS[now.sample.request.method]} · ${count(now.rows.length)}${within}`;
+}
+
+function showCaptions(): void {
+  const cloud = scene.value?.cloud;
+  const first = captionOf(left.value) || (cloud ? `Cloud · ${count(cloud.count)}` : "");
+  const second = captionOf(right.value);
+  element("caption-cloud", "p").textContent = first;
+  element("caption-sample", "p").textContent = second;
+  const text = [first && `${first} of ${cloud!.name}`, second].filter(Boolean).join(", next to ");
+  element("canvas", "canvas").setAttribute("aria-label", text || "No cloud yet");
+}
+
+function showLegend(legend: Legend | undefined): void {
+  element("legend", "div").hidden = !legend;
+  if (!legend) return;
+  const { title, low, high, map } = legend;
+  const stops = Array.from({ length: 12 }, (_, i) => {
+    const at = 3 * Math.round((255 * i) / 11);
+    return `rgb(${map[at]} ${map[at + 1]} ${map[at + 2]})`;
+  });
+  const ramp = element("legend-ramp", "div");
+  ramp.style.backgroundImage = `linear-gradient(90deg, ${stops.join(", ")})`;
+  element("legend-title", "p").textContent = title;
+  element("legend-low", "span").textContent = measure(low);
+  element("legend-high", "span").textContent = measure(high);
 }

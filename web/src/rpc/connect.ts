@@ -36,53 +36,46 @@ export function useToken(value: string): void {
 /**
  * Calls a method of the server that the page came from.
  *
- * @param onSent called with the share of the request that is sent.
  * @throws CallError; DOMException AbortError once `signal` is aborted.
  */
 export async function call<I extends DescMessage, O extends DescMessage>(
   method: Method<I, O>,
   request: MessageInitShape<I>,
   signal: AbortSignal,
-  onSent?: (share: number) => void,
 ): Promise<MessageShape<O>> {
   const body = toBinary(method.input, create(method.input, request)) as Uint8Array<ArrayBuffer>;
   const path = `${method.parent.typeName}/${method.name}`;
-  const { status, response } = await post(path, body, signal, onSent);
-  if (status !== 200) throw failure(status, response);
-  return fromBinary(method.output, new Uint8Array(response));
+  const { status, answer } = await post(path, body, signal);
+  if (status !== 200) throw failure(status, answer);
+  return fromBinary(method.output, answer);
 }
 
-/** By XMLHttpRequest, since fetch does not tell how much it has sent. */
-function post(
+async function post(
   path: string,
   body: Uint8Array<ArrayBuffer>,
   signal: AbortSignal,
-  onSent?: (share: number) => void,
-): Promise<{ status: number; response: ArrayBuffer }> {
-  return new Promise((resolve, reject) => {
-    signal.throwIfAborted();
-    const request = new XMLHttpRequest();
-    request.open("POST", path);
-    request.responseType = "arraybuffer";
-    request.setRequestHeader("content-type", "application/proto");
-    request.setRequestHeader("connect-protocol-version", "1");
-    if (token) request.setRequestHeader("authorization", `Bearer ${token}`);
-    if (onSent) request.upload.onprogress = (event) => onSent(event.loaded / event.total);
-    request.onload = () => resolve(request);
-    const lost = "The server does not answer. The page continues once it is back.";
-    request.onerror = () => reject(new CallError("unreachable", lost));
-    signal.addEventListener("abort", () => {
-      request.abort();
-      reject(signal.reason);
-    });
-    request.send(body);
+): Promise<{ status: number; answer: Uint8Array }> {
+  const headers = new Headers({
+    "content-type": "application/proto",
+    "connect-protocol-version": "1",
   });
+  if (token) headers.set("authorization", `Bearer ${token}`);
+  try {
+    const response = await fetch(path, { method: "POST", body, headers, signal });
+    return { status: response.status, answer: new Uint8Array(await response.arrayBuffer()) };
+  } catch {
+    signal.throwIfAborted();
+    const lost = "The server does not answer. The page continues once it is back.";
+    throw new CallError("unreachable", lost);
+  }
 }
 
-function failure(status: number, response: ArrayBuffer): CallError {
+function failure(status: number, answer: Uint8Array): CallError {
   try {
-    const text = new TextDecoder().decode(response);
-    const { code, message } = JSON.parse(text) as { code?: string; message?: string };
+    const { code, message } = JSON.parse(new TextDecoder().decode(answer)) as {
+      code?: string;
+      message?: string;
+    };
     if (code) return new CallError(code, sentence(message || code.replaceAll("_", " ")));
   } catch {
     // A proxy's own page, not an answer of the server.

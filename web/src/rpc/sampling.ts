@@ -13,15 +13,13 @@ import { call } from "./connect";
 export type Method = "farthest" | "poisson" | "voxel" | "random";
 type Points = Float32Array | Float64Array;
 
-/** What a sample is asked for with; a method takes some of the numbers and ignores the others. */
+/** What a sample is asked for with. */
 export interface Request {
   readonly method: Method;
+  /** Of methods whose first samples are the answer for fewer samples. */
   readonly samples: number;
-  readonly start: number;
-  readonly radius: number;
-  readonly voxelSize: number;
-  readonly seed: number;
-  readonly ignoreNonfinite: boolean;
+  /** The radius of Poisson disks, the size of voxels, else 0. */
+  readonly length: number;
 }
 
 /** Milliseconds; `wire` is the rest of the time that the page waited. */
@@ -45,19 +43,6 @@ export function isPrefixed(method: Method): boolean {
   return method === "farthest" || method === "random";
 }
 
-/** Whether two requests of enough samples have the same answer. */
-export function isSame(one: Request, other: Request): boolean {
-  const kept = ({ method, ignoreNonfinite, ...numbers }: Request): string =>
-    JSON.stringify([method, ignoreNonfinite, ...USES[method].map((name) => numbers[name])]);
-  return kept(one) === kept(other);
-}
-
-const USES = {
-  farthest: ["start"],
-  poisson: ["start", "radius"],
-  voxel: ["voxelSize"],
-  random: ["seed"],
-} as const;
 const METHODS = {
   farthest: SamplingMethod.FARTHEST_POINT,
   poisson: SamplingMethod.POISSON_DISK,
@@ -65,13 +50,13 @@ const METHODS = {
   random: SamplingMethod.RANDOM,
 };
 
+/** Rows that are not finite are skipped. */
 export async function sample(
   points: Points,
   request: Request,
   signal: AbortSignal,
-  onSent: (share: number) => void,
 ): Promise<Sample> {
-  const { method, samples, start, radius, voxelSize, seed, ignoreNonfinite } = request;
+  const { method, samples, length } = request;
   const hasRadii = method === "farthest" || method === "poisson";
   const since = performance.now();
   const answer = await call(
@@ -79,16 +64,14 @@ export async function sample(
     {
       points: tensorOf(points),
       method: METHODS[method],
-      nonfinitePolicy: ignoreNonfinite ? NonfinitePolicy.IGNORE : NonfinitePolicy.REJECT,
+      nonfinitePolicy: NonfinitePolicy.IGNORE,
       returnDistances: hasRadii,
       ...(isPrefixed(method) && { sampleCounts: [BigInt(samples)] }),
-      ...(hasRadii && { startIndices: [BigInt(start)] }),
-      ...(method === "poisson" && { coveringRadius: radius }),
-      ...(method === "voxel" && { voxelGrid: { voxelSize } }),
-      ...(method === "random" && { seeds: [BigInt(seed)] }),
+      ...(method === "poisson" && { coveringRadius: length }),
+      ...(method === "voxel" && { voxelGrid: { voxelSize: length } }),
+      ...(method === "random" && { seeds: [0n] }),
     },
     signal,
-    onSent,
   );
   const took = timings(answer.timings, performance.now() - since);
   const indices = new Int32Array(bufferOf(answer.indices, DataType.INT32));
@@ -114,7 +97,7 @@ function tensorOf(points: Points): {
   data: Uint8Array<ArrayBuffer>;
 } {
   const dataType = points instanceof Float64Array ? DataType.FLOAT64 : DataType.FLOAT32;
-  const data = new Uint8Array(points.buffer as ArrayBuffer, points.byteOffset, points.byteLength);
+  const data = new Uint8Array(points.buffer as ArrayBuffer);
   return { dataType, shape: [BigInt(points.length / 3), 3n], data };
 }
 

@@ -1,21 +1,25 @@
-// The cloud of the page and its samples. A new choice ends the call before it.
+// The cloud of the page, its settings and its samples. A new choice ends the call before it.
 
 import { count, megabytes } from "../base/format";
-import { Signal } from "../base/signal";
+import { followAll, Signal } from "../base/signal";
 import { finiteRows, type Cloud } from "../cloud/cloud";
 import { openFile, openStreet } from "../cloud/open";
 import { CallError } from "../rpc/connect";
-import {
-  isPrefixed,
-  isSame,
-  sample,
-  type Method,
-  type Request,
-  type Sample,
-} from "../rpc/sampling";
+import { isPrefixed, sample, type Method, type Request, type Sample } from "../rpc/sampling";
 import { frame, type Framed } from "../view/framing";
+import type { Coloring } from "../view/paint";
 import { info, link, noticeFailure } from "./connection";
-import { settings, STREET } from "./settings";
+
+export const settings = {
+  method: new Signal<Method>("farthest"),
+  /** Shown in the place of the cloud. */
+  compare: new Signal<Method | "none">("none"),
+  m: new Signal(4096),
+  /** Set to suit each cloud; so is `voxel`. */
+  radius: new Signal(0),
+  voxel: new Signal(0),
+  color: new Signal<Coloring>("height"),
+};
 
 export interface Scene {
   readonly cloud: Cloud;
@@ -24,19 +28,39 @@ export interface Scene {
   readonly finite: number;
 }
 
+/** A sample as it is drawn. */
+export interface Shown {
+  readonly sample: Sample;
+  /** The rows that are shown, in order of choice. */
+  readonly rows: Int32Array;
+  /** The covering radius of these rows, if the method gives it. */
+  readonly radius: number | undefined;
+}
+
 /** Clouds of so many points are sampled whole at once, so that every number of samples is there. */
 const MAX_WHOLE = 400_000;
 const MIN_PART = 65_536;
 
 export const scene = new Signal<Scene | undefined>(undefined);
-export const sampled = new Signal<Sample | undefined>(undefined);
-export const compared = new Signal<Sample | undefined>(undefined);
+const sampled = new Signal<Sample | undefined>(undefined);
+const compared = new Signal<Sample | undefined>(undefined);
+/** What the right and the left picture show of them. */
+export const right = new Signal<Shown | undefined>(undefined);
+export const left = new Signal<Shown | undefined>(undefined);
 /** One sentence; empty while there is no problem. */
 export const problem = new Signal("");
 /** What the page waits for; empty while it waits for nothing. */
 export const busy = new Signal("");
-/** Share of a file that is read or sent. */
-export const progress = new Signal<number | undefined>(undefined);
+
+followAll([sampled, settings.m], () => right.set(shownOf(sampled.value)));
+followAll([compared, settings.m], () => left.set(shownOf(compared.value)));
+
+function shownOf(sample: Sample | undefined): Shown | undefined {
+  if (!sample) return undefined;
+  const { indices, radii, request } = sample;
+  const rows = isPrefixed(request.method) ? indices.subarray(0, settings.m.value) : indices;
+  return { sample, rows, radius: radii?.[rows.length - 1] };
+}
 
 let running = new AbortController();
 /** Samples that the running call asks for. */
@@ -60,10 +84,7 @@ async function only(doing: string, work: (signal: AbortSignal) => Promise<void>)
     problem.set(error instanceof Error ? error.message : "Something went wrong in the page.");
     noticeFailure(error);
   } finally {
-    if (running === mine) {
-      busy.set("");
-      progress.set(undefined);
-    }
+    if (running === mine) busy.set("");
   }
 }
 
@@ -71,7 +92,6 @@ async function only(doing: string, work: (signal: AbortSignal) => Promise<void>)
 export function cancel(): void {
   running.abort();
   busy.set("");
-  progress.set(undefined);
 }
 
 // Work that failed because the server was away continues once it is back.
@@ -80,42 +100,32 @@ link.onChange((state) => {
 });
 
 export function chooseFile(file: File): Promise<void> {
-  return only(`Reading ${file.name} …`, async (signal) =>
-    show(await openFile(file, signal, progress.set.bind(progress)), file.name, signal),
-  );
+  return only(`Reading ${file.name} …`, async (signal) => show(await openFile(file), signal));
 }
 
 export function chooseStreet(): Promise<void> {
   return only("Loading the example scan …", async (signal) =>
-    show(await openStreet(signal), STREET, signal),
+    show(await openStreet(signal), signal),
   );
 }
 
-async function show(cloud: Cloud, name: string, signal: AbortSignal): Promise<void> {
+async function show(cloud: Cloud, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
   const rows = finiteRows(cloud.points);
   const finite = rows.reduce((sum, one) => sum + one, 0);
   if (!finite) throw new Error(`${cloud.name} has no point with finite coordinates.`);
   const framed = frame(cloud, rows);
-  const isFirst = !scene.value;
   sampled.set(undefined);
   compared.set(undefined);
-  // Lengths of another cloud say nothing here; those of a link belong to its cloud.
-  const length = Number((framed.radius / 50).toPrecision(1));
   isSettling = true;
-  for (const each of [settings.radius, settings.voxel])
-    if (!isFirst || !each.value) each.set(length);
-  settings.start.set(Math.min(settings.start.value, cloud.count - 1));
+  const length = Number((framed.radius / 50).toPrecision(1));
+  settings.radius.set(length);
+  settings.voxel.set(length);
   // A sample of every point shows nothing.
   if (settings.m.value >= finite) settings.m.set(Math.ceil(finite / 8));
   isSettling = false;
-  settings.cloud.set(name);
   scene.set({ cloud, framed, finite });
   await ask(signal);
-}
-
-/** The largest number of samples. */
-export function most({ cloud, finite }: Scene): number {
-  return settings.nonfinite.value === "ignore" ? finite : cloud.count;
 }
 
 /** The unit of lengths after a space that does not break; empty where it is not known. */
@@ -137,13 +147,11 @@ export function wantSamples(m: number): void {
 
 async function ask(signal: AbortSignal): Promise<void> {
   busy.set("Sampling …");
-  progress.set(undefined);
   try {
-    refuse(scene.value!);
+    refuseOversize(scene.value!.cloud);
     const chosen = await answerTo(settings.method.value, signal);
     const other = settings.compare.value;
-    const second = other === "none" ? undefined : await answerTo(other, signal);
-    compared.set(second);
+    compared.set(other === "none" ? undefined : await answerTo(other, signal));
     sampled.set(chosen);
   } catch (error) {
     const away = error instanceof CallError && error.code === "unreachable";
@@ -160,43 +168,35 @@ async function answerTo(method: Method, signal: AbortSignal): Promise<Sample> {
   const request = requestOf(method);
   const found = [sampled.value, compared.value].find(
     (each) =>
-      each &&
-      isSame(each.request, request) &&
-      (!isPrefixed(method) || each.request.samples >= request.samples),
+      each?.request.method === method &&
+      each.request.length === request.length &&
+      each.request.samples >= request.samples,
   );
   if (found) return found;
   asked = request.samples;
-  const onSent = (share: number): void => progress.set(share < 1 ? share : undefined);
-  const answer = await sample(scene.value!.cloud.points, request, signal, onSent);
+  const answer = await sample(scene.value!.cloud.points, request, signal);
   signal.throwIfAborted();
   return answer;
 }
 
 /** Asks for more samples than are shown: the first of them are the answer for each smaller number. */
 function requestOf(method: Method): Request {
-  const all = most(scene.value!);
+  const all = scene.value!.finite;
   const part = Math.max(MIN_PART, 2 ** Math.ceil(Math.log2(settings.m.value)));
+  const { radius, voxel } = settings;
+  const lengths = { farthest: 0, poisson: radius.value, voxel: voxel.value, random: 0 };
   return {
     method,
     samples: all <= MAX_WHOLE ? all : Math.min(all, part),
-    start: settings.start.value,
-    radius: settings.radius.value,
-    voxelSize: settings.voxel.value,
-    seed: settings.seed.value,
-    ignoreNonfinite: settings.nonfinite.value === "ignore",
+    length: lengths[method],
   };
 }
 
 /**
- * What the server would refuse, before a cloud is sent.
+ * Refuses what the server would, before a cloud is sent.
  *
  * @throws Error with one sentence.
  */
-function refuse(scene: Scene): void {
-  refuseOversize(scene.cloud);
-  refuseNonfinite(scene);
-}
-
 function refuseOversize({ name, points, count: rows }: Cloud): void {
   const limits = info.value?.limits;
   if (!limits) return;
@@ -209,11 +209,4 @@ function refuseOversize({ name, points, count: rows }: Cloud): void {
         ? `${megabytes(points.byteLength)} of coordinates; this server takes ${megabytes(mostBytes)}`
         : "";
   if (excess) throw new Error(`${name} has ${excess} in a call.`);
-}
-
-function refuseNonfinite({ cloud, framed, finite }: Scene): void {
-  if (settings.nonfinite.value === "ignore" || finite === cloud.count) return;
-  throw new Error(
-    `${cloud.name} has ${count(cloud.count - finite)} rows with NaN or infinity, the first is row ${count(framed.finite.indexOf(0))}; "Skip" samples the others.`,
-  );
 }

@@ -5,56 +5,33 @@ import type { Cloud } from "../cloud/cloud";
 export interface Framed {
   /** Float32, around the median of the cloud; rows that are not finite are at 0. */
   readonly positions: Float32Array;
-  /** Coordinates as the server measures: float64 is shifted to the first finite point. */
-  readonly measured: Float32Array;
   readonly finite: Uint8Array;
-  /** Positions of some points, without the few that are very far out: the first view shows these. */
-  readonly core: Float32Array;
+  /** Of nearly all points around the middle: the first view shows these. */
   readonly radius: number;
-  /** Direction of the first view. */
-  readonly toward: readonly [number, number, number];
   /** A depth camera's cloud has z ahead and y down in its file. */
   readonly fromCamera: boolean;
 }
 
 const SOME = 5000;
-/** The first view may cut the points beyond a quantile that are far out. */
-const [QUANTILES, FAR] = [[1, 0.998, 0.99], 1.6];
 
 export function frame(cloud: Cloud, finite: Uint8Array): Framed {
   const rows = finiteRows(finite);
   const middle = [0, 1, 2].map((k) => quantile(rows, (row) => cloud.points[3 * row + k]!, 0.5));
   const away = (row: number): number =>
     Math.hypot(...middle.map((m, k) => cloud.points[3 * row + k]! - m));
-  const reaches = QUANTILES.map((part) => quantile(rows, away, part));
-  const near = FAR * reaches.at(-1)!;
-  const radius = Math.max(
-    reaches.find((reach) => reach <= near)!,
-    1e-6,
-  );
+  const radius = Math.max(quantile(rows, away, 0.98), 1e-6);
   const fromCamera = isCameraFrame(cloud, rows);
   const positions = shifted(cloud, finite, middle);
   if (fromCamera) raise(positions);
-  const core = rows.filter((row) => away(row) <= radius);
-  return {
-    positions,
-    measured:
-      cloud.points instanceof Float32Array
-        ? cloud.points
-        : shifted(cloud, finite, [...cloud.points.slice(3 * finite.indexOf(1)).slice(0, 3)]),
-    finite,
-    core: gather(positions, core),
-    radius,
-    toward: fromCamera ? [0, 1, 0] : [0.73, 0.35, -0.59],
-    fromCamera,
-  };
+  return { positions, finite, radius, fromCamera };
 }
 
-/** Positions of some rows. */
-export function gather(positions: Float32Array, rows: ArrayLike<number>): Float32Array {
-  const some = new Float32Array(3 * rows.length);
+/** Three values of each of some rows: positions, or colors. */
+export function gather<T extends Float32Array | Uint8Array>(values: T, rows: Int32Array): T {
+  const Kind = values.constructor as new (length: number) => T;
+  const some = new Kind(3 * rows.length);
   for (let i = 0; i < rows.length; i++)
-    for (let k = 0; k < 3; k++) some[3 * i + k] = positions[3 * rows[i]! + k]!;
+    for (let k = 0; k < 3; k++) some[3 * i + k] = values[3 * rows[i]! + k]!;
   return some;
 }
 

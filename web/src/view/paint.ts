@@ -1,21 +1,21 @@
 // The colors of a cloud and its samples, and the legend that explains them.
 
 import type { Cloud, Values } from "../cloud/cloud";
-import type { Nearest } from "../nearest/nearest.worker";
 import type { Framed } from "./framing";
 
-export type Coloring = "height" | "intensity" | "rgb" | "distance";
+export type Coloring = "height" | "intensity" | "rgb";
 
-/** A title alone, or one with a scale. */
 export interface Legend {
   readonly title: string;
-  readonly scale?: { readonly low: number; readonly high: number; readonly map: Map256 };
+  readonly low: number;
+  readonly high: number;
+  /** RGB of 256 values between them. */
+  readonly map: Uint8Array;
 }
 
-/** RGB per row of the cloud, and per sample in order of choice. */
+/** RGB per row of the cloud. */
 export interface Painting {
-  readonly cloud: Uint8Array;
-  readonly sample: Uint8Array;
+  readonly colors: Uint8Array;
   readonly legend?: Legend;
 }
 
@@ -56,32 +56,16 @@ export function rgbOf(cloud: Cloud): Uint8Array | undefined {
   );
 }
 
-/** The colors of chosen rows. */
-export function pick(colors: Uint8Array, rows: Int32Array): Uint8Array {
-  const some = new Uint8Array(3 * rows.length);
-  rows.forEach((row, i) => {
-    for (let k = 0; k < 3; k++) some[3 * i + k] = colors[3 * row + k]!;
-  });
-  return some;
-}
-
 /** Colors by what each point has: height, intensity or its own color. */
-export function byColumn(
-  cloud: Cloud,
-  framed: Framed,
-  rows: Int32Array,
-  color: Coloring,
-  dark: boolean,
-): Painting {
+export function painting(cloud: Cloud, framed: Framed, color: Coloring, dark: boolean): Painting {
   const rgb = color === "rgb" && rgbOf(cloud);
-  if (rgb) return { cloud: rgb, sample: pick(rgb, rows) };
+  if (rgb) return { colors: rgb };
   const intensity = color === "intensity" && intensityOf(cloud);
   const values = intensity || heights(cloud, framed);
   const [low, high] = range(values);
-  const map = colormap("place", dark);
-  const all = paint(values, low, high, map);
+  const map = viridis(dark);
   const title = intensity ? "Intensity" : `Height${cloud.unit ? `, ${cloud.unit}` : ""}`;
-  return { cloud: all, sample: pick(all, rows), legend: { title, scale: { low, high, map } } };
+  return { colors: paint(values, low, high, map), legend: { title, low, high, map } };
 }
 
 function heights({ points, count }: Cloud, { fromCamera, finite }: Framed): Float32Array {
@@ -89,27 +73,8 @@ function heights({ points, count }: Cloud, { fromCamera, finite }: Framed): Floa
   return Float32Array.from({ length: count }, (_, i) => (finite[i] ? of(i) : NaN));
 }
 
-/** Colors by the distance to the nearest sample; a sample has that of the farthest point of its cell. */
-export function byDistance(nearest: Nearest, samples: number, dark: boolean): Painting {
-  const map = colormap("amount", dark);
-  const reach = new Float32Array(samples);
-  nearest.assignment.forEach((sample, i) => {
-    if (sample >= 0) reach[sample] = Math.max(reach[sample]!, nearest.distance[i]!);
-  });
-  const high = nearest.radius;
-  return {
-    cloud: paint(nearest.distance, 0, high, map),
-    sample: paint(reach, 0, high, map),
-    legend: { title: "Distance to the nearest sample", scale: { low: 0, high, map } },
-  };
-}
-
-export type Map256 = Uint8Array;
-
-type Polynomial = readonly (readonly [number, number, number])[];
-
-// Least-squares polynomials of matplotlib's tables by Matt Zucker, public domain.
-const VIRIDIS: Polynomial = [
+// A least-squares polynomial of matplotlib's table by Matt Zucker, public domain.
+const VIRIDIS = [
   [0.2777273272234177, 0.005407344544966578, 0.3340998053353061],
   [0.1050930431085774, 1.404613529898575, 1.384590162594685],
   [-0.3308618287255563, 0.214847559468213, 0.09509516302823659],
@@ -118,36 +83,23 @@ const VIRIDIS: Polynomial = [
   [4.776384997670288, -13.74514537774601, -65.35303263337234],
   [-5.435455855934631, 4.645852612178535, 26.3124352495832],
 ];
-const PLASMA: Polynomial = [
-  [0.05873234392399702, 0.02333670892565664, 0.5433401826748754],
-  [2.176514634195958, 0.2383834171260182, 0.7539604599784036],
-  [-2.689460476458034, -7.455851135738909, 3.110799939717086],
-  [6.130348345893603, 42.3461881477227, -28.51885465332158],
-  [-11.10743619062271, -82.66631109428045, 60.13984767418263],
-  [10.02306557647065, 71.41361770095349, -54.07218655560067],
-  [-3.658713842777788, -22.93153465461149, 18.19190778539828],
-];
 
-function table(polynomial: Polynomial, from: number, to: number): Map256 {
+/** Without the end that would vanish on the background. */
+function viridis(dark: boolean): Uint8Array {
+  const [from, to] = dark ? [0.22, 1] : [0, 0.88];
   const colors = new Uint8Array(256 * 3);
   for (let i = 0; i < 256; i++) {
     const t = from + ((to - from) * i) / 255;
     for (let k = 0; k < 3; k++) {
-      const value = polynomial.reduceRight((sum, term) => sum * t + term[k]!, 0);
+      const value = VIRIDIS.reduceRight((sum, term) => sum * t + term[k]!, 0);
       colors[3 * i + k] = Math.round(255 * Math.min(1, Math.max(0, value)));
     }
   }
   return colors;
 }
 
-/** Viridis for places, plasma for amounts, without the end that would vanish on the background. */
-function colormap(kind: "place" | "amount", dark: boolean): Map256 {
-  const polynomial = kind === "place" ? VIRIDIS : PLASMA;
-  return dark ? table(polynomial, 0.22, 1) : table(polynomial, 0, 0.88);
-}
-
 /** Values within `low` to `high` as RGB; values outside take the ends. */
-function paint(values: ArrayLike<number>, low: number, high: number, map: Map256): Uint8Array {
+function paint(values: ArrayLike<number>, low: number, high: number, map: Uint8Array): Uint8Array {
   const colors = new Uint8Array(3 * values.length);
   const scale = high > low ? 255 / (high - low) : 0;
   for (let i = 0; i < values.length; i++) {

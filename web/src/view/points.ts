@@ -1,56 +1,16 @@
-// Points that are drawn together: positions, colors, and a size that shrinks with distance.
+// Points that are drawn together: positions, colors, and one size in pixels.
 
-import { BufferAttribute, BufferGeometry, Color, Points, RawShaderMaterial } from "three";
+import { BufferAttribute, BufferGeometry, DataTexture, Points, PointsMaterial } from "three";
 
-const VERTEX = `
-precision highp float;
-uniform mat4 modelViewMatrix, projectionMatrix;
-uniform float size, reference, fade;
-uniform vec3 background;
-attribute vec3 position;
-attribute vec3 color;
-varying vec3 shade;
-void main() {
-  vec4 seen = modelViewMatrix * vec4(position, 1.0);
-  gl_Position = projectionMatrix * seen;
-  gl_PointSize = max(1.0, size * clamp(reference / max(-seen.z, 1e-9), 0.65, 2.2));
-  shade = mix(color, background, fade);
-}`;
-const SQUARE = `
-precision mediump float;
-varying vec3 shade;
-void main() { gl_FragColor = vec4(shade, 1.0); }`;
-const ROUND = `
-precision mediump float;
-varying vec3 shade;
-void main() {
-  vec2 off = gl_PointCoord - 0.5;
-  float away = dot(off, off);
-  if (away > 0.25) discard;
-  gl_FragColor = vec4(away > 0.14 ? shade * 0.95 : shade, 1.0);
-}`;
-
-export interface Style {
-  /** In pixels of the canvas, at the distance `reference`. */
-  readonly size: number;
-  readonly reference: number;
-  /** Share of the background that is mixed in. */
-  readonly fade: number;
-  readonly background: Color;
-}
-
-export class PointSet extends Points<BufferGeometry, RawShaderMaterial> {
+export class PointSet extends Points<BufferGeometry, PointsMaterial> {
   private rows = 0;
 
+  /** @param round draws disks instead of squares. */
   constructor(round: boolean) {
-    const uniforms = { size: { value: 1 }, reference: { value: 1 }, fade: { value: 0 } };
+    const shape = round ? { map: disk(), alphaTest: 0.5 } : {};
     super(
       new BufferGeometry(),
-      new RawShaderMaterial({
-        vertexShader: VERTEX,
-        fragmentShader: round ? ROUND : SQUARE,
-        uniforms: { ...uniforms, background: { value: new Color() } },
-      }),
+      new PointsMaterial({ sizeAttenuation: false, vertexColors: true, ...shape }),
     );
     this.frustumCulled = false;
     this.replace(new Float32Array());
@@ -70,7 +30,6 @@ export class PointSet extends Points<BufferGeometry, RawShaderMaterial> {
     if (order) this.geometry.setIndex(new BufferAttribute(order, 1));
     this.rows = order?.length ?? positions.length / 3;
     this.visible = this.rows > 0;
-    this.limit(this.rows);
   }
 
   /** Sets the RGB of each point, or of the first ones. */
@@ -81,16 +40,23 @@ export class PointSet extends Points<BufferGeometry, RawShaderMaterial> {
     attribute.needsUpdate = true;
   }
 
-  /** Draws only the first ones; returns how many. */
-  limit(count: number): number {
-    const drawn = Math.min(count, this.rows);
-    this.geometry.setDrawRange(0, drawn);
-    return drawn;
+  /** Draws only the first ones, in a size in pixels of the page. */
+  limit(count: number, size: number): void {
+    this.geometry.setDrawRange(0, Math.min(count, this.rows));
+    this.material.size = size;
   }
+}
 
-  restyle(style: Style): void {
-    for (const [name, value] of Object.entries(style)) this.material.uniforms[name]!.value = value;
+function disk(): DataTexture {
+  const size = 32;
+  const pixels = new Uint8Array(4 * size * size).fill(255);
+  for (let i = 0; i < size * size; i++) {
+    const [x, y] = [(i % size) + 0.5, Math.floor(i / size) + 0.5];
+    if (Math.hypot(x - size / 2, y - size / 2) > size / 2) pixels[4 * i + 3] = 0;
   }
+  const texture = new DataTexture(pixels, size, size);
+  texture.needsUpdate = true;
+  return texture;
 }
 
 /** The finite rows, shuffled: any number of the first ones is spread over the cloud. */

@@ -1,125 +1,64 @@
 // Two pictures with one camera: the cloud, or a sample to compare with, and the sample.
 
-import { Color } from "three";
-import { type Framed } from "./framing";
+import { Color, ColorManagement, LinearSRGBColorSpace, Scene, WebGLRenderer } from "three";
+import type { Framed } from "./framing";
 import { Orbit } from "./orbit";
-import { Painter, panesOf, type Pane } from "./painter";
 import { PointSet, mixedRows } from "./points";
-import type { Signal } from "../base/signal";
 
-const SLOW_MS = 40;
-const QUICK_MS = 22;
-const MIN_POINTS = 20_000;
-const REST_MS = 160;
+/** Points that are drawn of each picture while the view moves. */
+const MOVING = 250_000;
+const REST_MS = 200;
+/** Of a point, in pixels of the page. */
+const SIZE = 1.5;
 
-/** How many points are drawn while the view moves, so that frames stay short. */
-class Detail {
-  private budget = 120_000;
-  private took = 0;
-  private timer = 0;
-
-  /** @param rested called once the view rests, to draw every point. */
-  constructor(private readonly rested: () => void) {}
-
-  /** The view moves now. */
-  move(): void {
-    clearTimeout(this.timer);
-    // Slow frames make slow moves: a short rest between two of them must not draw every point.
-    const rest = Math.max(REST_MS, 2 * Math.min(this.took, 1000));
-    this.timer = window.setTimeout(() => {
-      this.timer = 0;
-      this.rested();
-    }, rest);
-  }
-
-  /** Points to draw of `count` in this frame. */
-  of(count: number): number {
-    return this.timer ? Math.min(count, this.budget) : count;
-  }
-
-  /** Adapts the budget to a frame that took so many milliseconds with `drawn` points. */
-  frame(took: number, drawn: number): void {
-    this.took = took;
-    if (took > SLOW_MS) this.budget = Math.max(MIN_POINTS, drawn * Math.max(0.4, SLOW_MS / took));
-    else if (took < QUICK_MS && this.timer) this.budget = Math.max(this.budget, drawn * 1.15);
-  }
-}
-
-/** A sample that is drawn: all points in order of choice, and how many of them are shown. */
-class Chosen {
-  readonly points = new PointSet(true);
-  shown = 0;
-
-  replace(positions: Float32Array): void {
-    this.points.replace(positions);
-    this.shown = positions.length / 3;
-  }
-}
+// Colors are drawn as they are given.
+ColorManagement.enabled = false;
 
 export class Viewer {
-  layout: "beside" | "over" = "beside";
-  size = 1.5;
-  readonly orbit: Orbit;
-  private readonly painter: Painter;
+  private readonly renderer: WebGLRenderer | undefined;
+  private readonly scene = new Scene();
+  private readonly orbit: Orbit;
   private readonly cloud = new PointSet(false);
-  private readonly sample = new Chosen();
-  private readonly compared = new Chosen();
+  private readonly sample = new PointSet(true);
+  private readonly compared = new PointSet(true);
   private readonly background = new Color();
-  private readonly detail = new Detail(() => this.draw());
-  private rows = 0;
-  private isFirst = true;
+  private framed: Framed | undefined;
+  /** How many points each picture has. */
+  private counts = { cloud: 0, sample: 0, compared: 0 };
+  private size = "";
+  private timer = 0;
   private isWaiting = false;
 
-  constructor(
-    private readonly canvas: HTMLCanvasElement,
-    private readonly view: Signal<string>,
-  ) {
-    this.painter = new Painter(canvas);
+  constructor(private readonly canvas: HTMLCanvasElement) {
+    this.renderer = rendererOf(canvas);
     this.orbit = new Orbit(canvas, () => this.move());
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
+  /** Whether the browser has WebGL. */
   get canDraw(): boolean {
-    return this.painter.canDraw;
+    return this.renderer !== undefined;
   }
 
-  /** Shows the first cloud as the link says, any other from its first view. */
   showCloud(framed: Framed): void {
     const order = mixedRows(framed.finite);
+    this.framed = framed;
     this.cloud.replace(framed.positions, order);
-    this.rows = order.length;
-    this.showSample(new Float32Array());
-    this.compare(new Float32Array(), 0);
-    this.orbit.look(framed);
-    if (this.isFirst) this.orbit.view = this.view.value;
-    this.isFirst = false;
-    this.view.set(this.orbit.view);
-    this.draw();
+    this.counts = { cloud: order.length, sample: 0, compared: 0 };
+    this.reset();
   }
 
-  showSample(positions: Float32Array): void {
-    this.sample.replace(positions);
-    this.draw();
-  }
-
-  /** Shows a sample in the place of the cloud; without points shows the cloud again. */
-  compare(positions: Float32Array, count: number): void {
-    this.compared.replace(positions);
-    this.compared.shown = count;
-    this.draw();
-  }
-
-  limitSample(count: number): void {
-    this.sample.shown = count;
-    // A slider moves as a view does.
-    this.detail.move();
-    this.draw();
+  /** Shows the first `count` of the points of a sample; in the place of the cloud: `compared`. */
+  showSample(which: "sample" | "compared", count: number, positions?: Float32Array): void {
+    if (positions) this[which].replace(positions);
+    this.counts[which] = count;
+    this.move();
   }
 
   paint(cloud: Uint8Array, sample: Uint8Array, compared: Uint8Array): void {
     this.cloud.paint(cloud);
-    this.sample.points.paint(sample);
-    this.compared.points.paint(compared);
+    this.sample.paint(sample);
+    this.compared.paint(compared);
     this.draw();
   }
 
@@ -128,63 +67,109 @@ export class Viewer {
     this.draw();
   }
 
-  /** Draws fewer points while the view moves, if all of them would be slow. */
-  move(): void {
-    this.detail.move();
-    this.view.set(this.orbit.view);
+  /** Back to the first view. */
+  reset(): void {
+    if (this.framed) this.orbit.look(this.framed, this.panes().aspect);
+    this.draw();
+  }
+
+  /** Draws fewer points until the view rests. */
+  private move(): void {
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => {
+      this.timer = 0;
+      this.draw();
+    }, REST_MS);
     this.draw();
   }
 
   /** Draws in the next frame, once however often it is called. */
-  draw(): void {
-    if (this.isWaiting || !this.canDraw) return;
+  private draw(): void {
+    if (this.isWaiting) return;
     this.isWaiting = true;
-    requestAnimationFrame((now) => {
+    requestAnimationFrame(() => {
       this.isWaiting = false;
-      const drawn = this.render();
-      requestAnimationFrame((next) => this.detail.frame(next - now, drawn));
+      this.render();
     });
   }
 
-  /** Returns how many points were drawn. */
-  private render(): number {
+  private render(): void {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (!width || !height) return 0;
+    if (!this.renderer || !width || !height) return;
+    this.resize(this.renderer, width, height);
+    this.limit();
+    const { aspect, places } = this.panes();
+    this.orbit.prepare(aspect);
+    this.drawPane(places[0], this.counts.compared ? this.compared : this.cloud);
+    this.drawPane(places[1], this.sample);
+  }
+
+  /** Another size makes the canvas anew. */
+  private resize(renderer: WebGLRenderer, width: number, height: number): void {
     const ratio = Math.min(window.devicePixelRatio, 2);
-    this.painter.resize(width, height, ratio);
-    const [left, right] = this.panes();
-    this.orbit.setAspect(left.width / left.height);
-    this.restyle(ratio * Math.max(0.5, Math.min(1, left.height / 560)));
-    const beside = this.compared.shown
-      ? this.compared.points.limit(this.detail.of(this.compared.shown))
-      : this.cloud.limit(this.detail.of(this.rows));
-    const drawn = beside + this.sample.points.limit(this.detail.of(this.sample.shown));
-    this.canvas.dataset.drawn = String(drawn);
-    const camera = this.orbit.ready();
-    const first = this.compared.shown ? this.compared.points : this.cloud;
-    this.painter.draw(this.background, left, camera, [first], true);
-    this.painter.draw(this.background, right, camera, [this.sample.points], right !== left);
-    return drawn;
+    const size = `${width} ${height} ${ratio}`;
+    if (size === this.size) return;
+    this.size = size;
+    renderer.setPixelRatio(ratio);
+    renderer.setSize(width, height, false);
   }
 
-  /** @param scale pixels of a point of size 1. */
-  private restyle(scale: number): void {
-    const { background } = this;
-    const reference = this.orbit.distance;
-    const unit = this.size * scale;
+  private limit(): void {
+    const { cloud, sample, compared } = this.counts;
     // Few points are drawn larger, so that they can be seen at all.
+    const sparse = Math.max(1, Math.min(2.4, (50_000 / Math.max(1, cloud)) ** 0.35));
     const larger = (shown: number): number =>
-      Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, shown)) - 0.9));
-    const sparse = Math.max(1, Math.min(2.4, (50_000 / Math.max(1, this.rows)) ** 0.35));
-    const style = { reference, fade: 0, background };
-    const fade = this.layout === "over" ? 0.5 : 0;
-    this.cloud.restyle({ ...style, size: unit * sparse, fade });
-    for (const { points, shown } of [this.sample, this.compared])
-      points.restyle({ ...style, size: unit * Math.max(larger(shown), 1.3 * sparse) });
+      Math.max(1.5, 1.3 * sparse, Math.min(4, 12 / Math.log10(Math.max(10, shown)) - 0.9));
+    const most = this.timer ? MOVING : Infinity;
+    this.cloud.limit(Math.min(cloud, most), SIZE * sparse);
+    this.sample.limit(Math.min(sample, most), SIZE * larger(sample));
+    this.compared.limit(Math.min(compared, most), SIZE * larger(compared));
   }
 
-  private panes(): readonly [Pane, Pane] {
-    const { clientWidth, clientHeight } = this.canvas;
-    return panesOf(clientWidth, clientHeight, this.layout === "over");
+  private drawPane([x, y, width, height]: Pane, points: PointSet): void {
+    this.renderer!.setViewport(x, y, width, height);
+    this.renderer!.setScissor(x, y, width, height);
+    this.renderer!.setClearColor(this.background, 1);
+    this.scene.clear();
+    this.scene.add(points);
+    this.renderer!.render(this.scene, this.orbit.camera);
   }
+
+  /** Halves of the canvas, as the style sheet places the captions. */
+  private panes(): { aspect: number; places: readonly [Pane, Pane] } {
+    const { clientWidth: w, clientHeight: h } = this.canvas;
+    return w > h
+      ? {
+          aspect: w / 2 / h,
+          places: [
+            [0, 0, w / 2, h],
+            [w / 2, 0, w / 2, h],
+          ],
+        }
+      : {
+          aspect: w / (h / 2),
+          places: [
+            [0, h / 2, w, h / 2],
+            [0, 0, w, h / 2],
+          ],
+        };
+  }
+}
+
+/** Left, bottom, width and height in pixels of the page. */
+type Pane = readonly [number, number, number, number];
+
+/** Undefined where the browser has no WebGL. */
+function rendererOf(canvas: HTMLCanvasElement): WebGLRenderer | undefined {
+  const context = canvas.getContext("webgl2", {
+    antialias: false,
+    preserveDrawingBuffer: true,
+    powerPreference: "high-performance",
+  });
+  if (!context) return undefined;
+  const renderer = new WebGLRenderer({ canvas, context });
+  renderer.outputColorSpace = LinearSRGBColorSpace;
+  renderer.sortObjects = false;
+  renderer.setScissorTest(true);
+  return renderer;
 }
