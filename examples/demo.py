@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ OUTPUT = Path("demo")
 SAMPLES = 4096
 # A large cloud can take minutes on a small CPU.
 TIMEOUT_S = 600
+BACKGROUND, INK, FAINT = "#0b0e14", "#e6e6e6", (0.227, 0.271, 0.341)
+# More points than pixels of a panel add time and nothing else.
+MAX_POINTS = 300_000
 
 
 class DemoError(Exception):
@@ -83,13 +87,11 @@ def _report(
 
 
 def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[str]:
-    from picture import before_after  # matplotlib takes half a second to load
-
     ply, png = OUTPUT / "sampled.ply", OUTPUT / "before_after.png"
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
     write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
-    before_after(
+    _draw(
         png,
         cloud.points[finite],
         sample.points,
@@ -98,6 +100,63 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
     )
     names = ", ".join(numeric) or "no attributes"
     return [f"{ply}: the samples, with {names}", f"{png}: the cloud next to its sample"]
+
+
+def _draw(
+    path: Path, points: np.ndarray, samples: np.ndarray, *, radius: float, unit: str | None = None
+) -> None:
+    """Writes a PNG of a cloud (N, 3) next to its sample (M, 3), colored by height."""
+    from matplotlib.figure import Figure  # takes half a second to load
+
+    figure: Any = Figure(figsize=(16, 6.4), dpi=100, facecolor=BACKGROUND)
+    frame = np.percentile(np.asarray(points, np.float64), [2, 98], axis=0)
+    step = -(-len(points) // MAX_POINTS)
+    drawn = points[::step]
+    dot = float(np.clip(60_000 / len(drawn), 0.5, 4))
+    left = _panel(figure, 1, f"{len(points):,} points in", frame)
+    _scatter(left, drawn, frame, _by_height(drawn, frame), 1.5 * dot)
+    right = _panel(figure, 2, f"{len(samples):,} points out", frame)
+    _scatter(right, drawn, frame, FAINT, 0.5 * dot)
+    _scatter(right, samples, frame, _by_height(samples, frame), 12 * dot**0.5)
+    text = _caption(len(points), len(samples), radius, unit)
+    figure.text(0.5, 0.03, text, color=INK, ha="center", fontsize=13, alpha=0.8)
+    figure.subplots_adjust(0, 0.07, 1, 0.93, wspace=0)
+    figure.savefig(path, format="png")
+
+
+def _caption(points: int, samples: int, radius: float, unit: str | None) -> str:
+    unit = "unit" if unit is None else unit
+    units = unit.replace("foot", "feet") if "foot" in unit else f"{unit}s"
+    start = f"Every one of the {points:,} points lies within {radius:.3g} {units}"
+    return f"{start} of one of the {samples:,} samples"
+
+
+def _panel(figure: Any, place: int, title: str, frame: np.ndarray) -> Any:
+    axes = figure.add_subplot(1, 2, place, projection="3d", computed_zorder=False)
+    axes.set_facecolor(BACKGROUND)
+    axes.set_title(title, color=INK, fontsize=19, pad=10)
+    axes.set_axis_off()
+    axes.set(xlim=frame[:, 0], ylim=frame[:, 1], zlim=frame[:, 2])
+    axes.set_box_aspect(np.maximum(np.ptp(frame, axis=0), 1e-9), zoom=1.5)
+    axes.view_init(36, -154)  # from behind a shoulder; z is up
+    return axes
+
+
+def _by_height(points: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """(N, 4) from 0 to 1."""
+    from matplotlib import colormaps
+
+    low, high = frame[:, 2]
+    height = np.clip((points[:, 2] - low) / max(float(high - low), 1e-9), 0, 1)
+    return np.asarray(colormaps["turbo"](0.14 + 0.76 * height))
+
+
+def _scatter(axes: Any, points: np.ndarray, frame: np.ndarray, tints: Any, size: float) -> None:
+    """The points within the frame: scans have a long tail."""
+    inside = ((points >= frame[0]) & (points <= frame[1])).all(axis=1)
+    tints = tints[inside] if isinstance(tints, np.ndarray) else tints
+    options = {"linewidths": 0, "depthshade": False, "clip_on": False}
+    axes.scatter(*points[inside].T, s=size, color=tints, **options)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def prove_demo(python: Path, wheels: list[Path]) -> None:
     packages = (f"farpoint[las] @ {client.as_uri()}", "matplotlib", *others)
     run(python, "-m", "pip", "install", "-q", *packages)
     run(python, "-m", "pip", "check", log=folder / "check.log")
-    for path in (DEMO, DEMO.with_name("picture.py"), CLOUD):
+    for path in (DEMO, CLOUD):
         shutil.copy(path, folder)
     for command in (["-c", WHERE], ["demo.py", CLOUD.name]):
         subprocess.run([python, *command], check=True, cwd=folder, env=without_settings())
