@@ -16,7 +16,7 @@ from farpoint.v1 import tensor_pb2
 
 RANDOM = np.random.default_rng(8)
 CLOUDS = [RANDOM.normal(size=(int(n), 3)).astype(np.float32) for n in RANDOM.integers(20, 900, 40)]
-SLOW = RANDOM.normal(size=(1000, 3)).astype(np.float32)  # see slow_server.py
+SLOW = RANDOM.normal(size=(1000, 3)).astype(np.float32)  # see patched_server.py
 
 
 def stream_request(cloud: np.ndarray, m: int, **fields) -> pb.SampleStreamRequest:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from farpoint.testing import PROGRAM, LocalServer
 from farpoint.v1 import sampling_pb2_grpc
 
 READY_TIMEOUT_S = 100
-SLOW_POINTS, STUBBORN_POINTS = 1000, 2000  # see slow_server.py
-SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
-FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
+SLOW_POINTS, STUBBORN_POINTS = 1000, 2000  # see patched_server.py
+PATCHED_SERVER = (sys.executable, str(Path(__file__).with_name("patched_server.py")))
 # Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
 OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
 DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
@@ -50,14 +49,15 @@ def failed_start(*flags: str) -> tuple[int, list[str]]:
 class RunningServer(LocalServer):
     """A server of this checkout with the given flags; ready when the constructor returns.
 
-    With `batch_s`, each batch of 1000 points or more takes that many seconds longer (see
-    slow_server.py); with `failing`, some batches fail (see failing_server.py).
+    With `batch_s`, each batch of 1000 points or more takes that many seconds longer; with
+    `failing`, some batches fail (see patched_server.py).
     """
 
     def __init__(self, *flags: str, batch_s: float | None = None, failing: bool = False) -> None:
-        program = PROGRAM if batch_s is None else (sys.executable, SLOW_SERVER, str(batch_s))
-        program = (sys.executable, FAILING_SERVER) if failing else program
-        if OTHER_SERVER and (failing or batch_s is not None):
+        program: Sequence[str] = PROGRAM
+        if failing or batch_s is not None:
+            program = (*PATCHED_SERVER, *(["failing"] if failing else ["slow", str(batch_s)]))
+        if OTHER_SERVER and program != PROGRAM:
             pytest.skip("needs a server with code of the tests")
         super().__init__(OTHER_SERVER or program, *flags, f"--device={DEVICE}")
 
