@@ -25,10 +25,11 @@ function choose(files: FileList | null | undefined): void {
 
 function startDropping(): void {
   const veil = element("dropping", "div");
-  addEventListener("dragover", (event) => {
-    event.preventDefault();
-    veil.hidden = false;
-  });
+  for (const kind of ["dragenter", "dragover"])
+    addEventListener(kind, (event) => {
+      event.preventDefault();
+      veil.hidden = false;
+    });
   // Of the window: a drag that goes to another element has one.
   addEventListener("dragleave", (event) => (veil.hidden = event.relatedTarget !== null));
   addEventListener("drop", (event) => {
