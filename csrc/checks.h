@@ -91,9 +91,9 @@ inline at::Tensor widened(const at::Tensor& values, at::ScalarType type) {
 
 // Farthest point sampling.
 
-constexpr int64_t kMostDimensions = 64;
+constexpr int64_t kMostDimensions = 1024;
 
-// (B, N, D) or (N, D): D from 1 to 64, of a type that is computed in.
+// (B, N, D) or (N, D): D from 1 to 1024, of a type that is computed in.
 inline void check_sampled(const at::Tensor& xyz, int64_t rank) {
   const bool shaped =
       xyz.dim() == rank && xyz.size(rank - 1) >= 1 && xyz.size(rank - 1) <= kMostDimensions;
@@ -150,20 +150,6 @@ inline void check_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   check_radius(radius, offsets.size(0) - 1, xyz);
 }
 
-// Distances (B, N, N), from the point of the row to the point of the column.
-inline void check_distance_matrix(const at::Tensor& distances, int64_t m,
-                                  const std::optional<at::Tensor>& start,
-                                  const std::optional<at::Tensor>& lengths) {
-  TORCH_CHECK_VALUE(distances.dim() == 3 && distances.size(1) == distances.size(2),
-                    "distances: expected shape (B, N, N), got ", distances.sizes());
-  TORCH_CHECK_VALUE(distances.size(1) >= 1,
-                    "distances: expected at least one point in a cloud, got ", distances.sizes());
-  check_coordinates("distances", distances);
-  check_sample_count(m, distances.size(1));
-  check_per_cloud("start", start, distances.size(0), distances);
-  check_per_cloud("lengths", lengths, distances.size(0), distances);
-}
-
 // Up to three dimensions in float32 have kernels of their own: a dimension that is 0 everywhere
 // adds nothing to a distance, since fma(0, 0, d) is d.
 inline bool is_spatial(const at::Tensor& xyz) {
@@ -203,28 +189,6 @@ inline void check_knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t 
                       const std::optional<at::Tensor>& lengths) {
   check_search(xyz, "queries", queries, lengths, 1);
   check_k(k);
-}
-
-// `xyz` (sum N, 3), `queries` (sum M, 3), both offsets int64 (B + 1,).
-inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
-                             const at::Tensor& offsets, const at::Tensor& query_offsets) {
-  TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
-                    xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(0) <= kMostPoints, "xyz: expected at most ", kMostPoints,
-                    " points, got ", xyz.sizes());
-  check_coordinates("xyz", xyz);
-  TORCH_CHECK_VALUE(queries.dim() == 2 && queries.size(1) == 3,
-                    "queries: expected shape (M, 3), got ", queries.sizes());
-  check_coordinates("queries", queries);
-  check_same_device("queries", queries, xyz);
-  check_k(k);
-  TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1,
-                    "offsets: expected shape (B + 1,), got ", offsets.sizes());
-  check_index_type("offsets", offsets);
-  check_index_type("query_offsets", query_offsets);
-  TORCH_CHECK_VALUE(query_offsets.dim() == 1 && query_offsets.size(0) == offsets.size(0),
-                    "query_offsets: expected shape (", offsets.size(0), ",), got ",
-                    query_offsets.sizes());
 }
 
 inline void check_shell(double min_radius, double radius) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/kernels/levels/simd_level.h"
+#include "cpu/kernels/levels/backend.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ TORCH_LIBRARY(farpoint, m) {
   m.set_python_module("farpoint_ops._fakes");
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
 
-  // (B, N, D), D from 1 to 64 -> int32 (B, m), distances (B, m), float64 for float64 coordinates
+  // (B, N, D), D from 1 to 1024 -> int32 (B, m), distances (B, m), float64 for float64 coordinates
   // and float32 for others; they are empty (0,) unless asked for. With radius (B,), in the type of
   // the distances, a cloud ends at the first sample whose distance is at most that: the places left
   // hold index -1 and distance 0.
@@ -45,12 +45,6 @@ TORCH_LIBRARY(farpoint, m) {
       "furthest_point_sample_ragged(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, SymInt total_samples, SymInt max_points, SymInt max_samples, "
       "bool return_distances=False, Tensor? radius=None) -> (Tensor, Tensor)",
-      tags);
-  // (B, N, N) -> int32 (B, m), distances (B, m): as above for points whose distances are given,
-  // from the row's point to the column's.
-  m.def(
-      "furthest_point_sample_with_distances(Tensor distances, SymInt m, Tensor? start=None, "
-      "Tensor? lengths=None, bool return_distances=False) -> (Tensor, Tensor)",
       tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
   // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
@@ -73,12 +67,6 @@ TORCH_LIBRARY(farpoint, m) {
   // all outputs up in the type of the first.
   m.def("knn(Tensor xyz, Tensor queries, SymInt k, Tensor? lengths=None) -> (Tensor, Tensor)",
         tags);
-  // (sum N, 3), (sum M, 3) -> squared distances (sum M, k), int32 rows of `xyz` (sum M, k); -1 and
-  // infinity where a cloud has no point left. No gradient.
-  m.def(
-      "knn_ragged(Tensor xyz, Tensor queries, SymInt k, Tensor offsets, Tensor query_offsets) "
-      "-> (Tensor, Tensor)",
-      tags);
   // (B, N, 3), (B, M, 3) -> int32 (B, M, k), int32 (B, M): the lowest rows nearer than radius, and
   // not nearer than min_radius unless they coincide with the center. Or shells (B, 2), in the type
   // of the distances, have the inner and the outer radius of each cloud, and the numbers are

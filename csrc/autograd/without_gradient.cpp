@@ -18,9 +18,8 @@ void call_without_gradient(const c10::OperatorHandle& op, torch::jit::Stack* sta
 }  // namespace
 
 TORCH_LIBRARY_IMPL(farpoint, Autograd, m) {
-  for (const char* name : {"furthest_point_sample", "furthest_point_sample_ragged",
-                           "furthest_point_sample_with_distances", "ball_query", "nearest_sample",
-                           "count_points", "knn_ragged"}) {
+  for (const char* name : {"furthest_point_sample", "furthest_point_sample_ragged", "ball_query",
+                           "nearest_sample", "count_points"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_without_gradient>());
   }
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checks.h"
-#include "cpu/kernels/clock.h"
+#include "cpu/kernels/stop.h"
 
 namespace farpoint {
 namespace {
@@ -55,8 +55,7 @@ Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distan
 }
 
 struct Sampling {
-  at::Tensor points;  // contiguous; a matrix of distances has its N columns
-  bool matrix;
+  at::Tensor points;  // contiguous
   Tensors outputs;
   int64_t deadline = 0;  // of FpsTask
   std::vector<cpu::FpsTask> tasks = {};
@@ -68,7 +67,7 @@ struct Sampling {
     const int64_t columns = points.size(-1), bytes = points.element_size();
     const auto* values = static_cast<const char*>(points.const_data_ptr());
     auto* left = static_cast<char*>(distances.mutable_data_ptr());
-    tasks.push_back({values + row * columns * bytes, n, columns, bytes == 8, matrix, m, start,
+    tasks.push_back({values + row * columns * bytes, n, columns, bytes == 8, m, start,
                      indices.mutable_data_ptr<int32_t>() + place,
                      distances.numel() > 0 ? left + place * bytes : nullptr, radius, cancelled,
                      deadline});
@@ -102,21 +101,9 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
                               const std::optional<at::Tensor>& lengths, bool return_distances,
                               const std::optional<at::Tensor>& radius) {
   check_dense(xyz, m, start, lengths, radius);
-  Sampling s = {sampled_coordinates(xyz), false,
+  Sampling s = {sampled_coordinates(xyz),
                 outputs(xyz, {xyz.size(0), m}, return_distances, radius.has_value())};
   add_dense_clouds(s, m, start, lengths, radius);
-  s.run();
-  return s.outputs;
-}
-
-Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_t m,
-                                             const std::optional<at::Tensor>& start,
-                                             const std::optional<at::Tensor>& lengths,
-                                             bool return_distances) {
-  check_distance_matrix(distances, m, start, lengths);
-  Sampling s = {widened(distances), true,
-                outputs(distances, {distances.size(0), m}, return_distances, false)};
-  add_dense_clouds(s, m, start, lengths, std::nullopt);
   s.run();
   return s.outputs;
 }
@@ -137,7 +124,7 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   check_offsets("sample_offsets", slots, total_samples);
   const auto starts = int64_or_none(start);
   const auto radii = radii_of(radius, rows.size(0) - 1, cancelled != nullptr);
-  Sampling s = {sampled_coordinates(xyz), false,
+  Sampling s = {sampled_coordinates(xyz),
                 outputs(xyz, {total_samples}, return_distances, radius.has_value()), deadline};
   const int64_t* row = rows.const_data_ptr<int64_t>();
   const int64_t* slot = slots.const_data_ptr<int64_t>();
@@ -176,12 +163,6 @@ Tensors furthest_point_sample_cancellable(
     const at::Tensor& xyz, const at::Tensor& offsets, const at::Tensor& sample_offsets,
     const std::optional<at::Tensor>& start, int64_t total_samples, const at::Tensor& cancelled,
     bool return_distances, const std::optional<at::Tensor>& radius, int64_t budget_ns) {
-  TORCH_CHECK_TYPE(cancelled.scalar_type() == at::kInt, "cancelled: expected int32, got ",
-                   cancelled.scalar_type());
-  TORCH_CHECK_VALUE(
-      cancelled.dim() == 1 && cancelled.is_contiguous() && cancelled.size(0) + 1 == offsets.size(0),
-      "cancelled: expected contiguous (B,) for offsets ", offsets.sizes(), ", got ",
-      cancelled.sizes());
   return sample_ragged(
       xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
       reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>()), budget_ns);
@@ -193,7 +174,6 @@ TORCH_LIBRARY_IMPL(farpoint, CPU, m) {
   m.impl("furthest_point_sample", furthest_point_sample);
   m.impl("_furthest_point_sample_cancellable", furthest_point_sample_cancellable);
   m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
-  m.impl("furthest_point_sample_with_distances", furthest_point_sample_with_distances);
 }
 
 }  // namespace farpoint

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "checks.h"
-#include "cpu/kernels/neighbors/wide_cloud.h"
 #include "cpu/tensors.h"
 
 namespace farpoint {

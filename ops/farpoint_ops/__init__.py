@@ -11,7 +11,6 @@ from farpoint_ops import _vmap  # noqa: E402
 from farpoint_ops.fps import (  # noqa: E402
     farthest_point_sample,
     farthest_point_sample_ragged,
-    farthest_point_sample_with_distances,
 )
 from farpoint_ops.gather import gather_points, group_points, interpolate  # noqa: E402
 from farpoint_ops.methods import (  # noqa: E402
@@ -30,7 +29,6 @@ from farpoint_ops.voxel_grid import voxel_grid_mean, voxel_grid_sample  # noqa: 
 # Aliases, as in pointnet2.
 furthest_point_sample = farthest_point_sample
 furthest_point_sample_ragged = farthest_point_sample_ragged
-furthest_point_sample_with_distances = farthest_point_sample_with_distances
 
 _vmap.register()
 
@@ -39,7 +37,6 @@ __all__ = [
     "count_points",
     "farthest_point_sample",
     "farthest_point_sample_ragged",
-    "farthest_point_sample_with_distances",
     "gather_points",
     "group_points",
     "interpolate",

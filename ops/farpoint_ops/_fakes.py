@@ -46,16 +46,6 @@ def _furthest_point_sample_ragged(
     return _samples(xyz, (total_samples,), return_distances)
 
 
-def _furthest_point_sample_with_distances(
-    distances: Tensor,
-    m: Size,
-    start: Tensor | None = None,
-    lengths: Tensor | None = None,
-    return_distances: bool = False,
-) -> tuple[Tensor, Tensor]:
-    return _samples(distances, (distances.size(0), m), return_distances)
-
-
 def _gather_points(features: Tensor, idx: Tensor) -> Tensor:
     return features.new_empty((*features.shape[:2], idx.size(1)))
 
@@ -74,12 +64,6 @@ def _knn(
     shape = (*queries.shape[:-1], k)
     squared = xyz.new_empty(shape, dtype=_distance_type(xyz, queries))
     return squared, xyz.new_empty(shape, dtype=torch.int32)
-
-
-def _knn_ragged(
-    xyz: Tensor, queries: Tensor, k: Size, offsets: Tensor, query_offsets: Tensor
-) -> tuple[Tensor, Tensor]:
-    return _knn(xyz, queries, k)
 
 
 def _ball_query(
@@ -124,12 +108,10 @@ def _interpolate_dot(values: Tensor, features: Tensor, idx: Tensor) -> Tensor:
 for _fake in (
     _furthest_point_sample,
     _furthest_point_sample_ragged,
-    _furthest_point_sample_with_distances,
     _gather_points,
     _scatter_points,
     _group_points,
     _knn,
-    _knn_ragged,
     _ball_query,
     _nearest_sample,
     _count_points,

@@ -37,28 +37,24 @@ def check_nonfinite(policy: str, xyz: Tensor) -> None:
         )
 
 
-def dense_shape(xyz: Tensor, name: str) -> tuple[int, int]:
-    """B and N of clouds (B, N, D), or of matrices (B, N, N)."""
+def dense_shape(xyz: Tensor) -> tuple[int, int]:
+    """B and N of clouds (B, N, D)."""
     if xyz.dim() != 3:
-        raise ValueError(f"{name}: expected shape (B, N, D), got {list(xyz.shape)}")
+        raise ValueError(f"xyz: expected shape (B, N, D), got {list(xyz.shape)}")
     if xyz.size(1) == 0:
-        raise ValueError(f"{name}: expected at least one point in a cloud, got {list(xyz.shape)}")
+        raise ValueError(f"xyz: expected at least one point in a cloud, got {list(xyz.shape)}")
     return xyz.size(0), xyz.size(1)
 
 
 def dense_starts(
-    start: Start,
-    xyz: Tensor,
-    lengths: Tensor | None,
-    generator: torch.Generator | None,
-    name: str = "xyz",
+    start: Start, xyz: Tensor, lengths: Tensor | None, generator: torch.Generator | None
 ) -> Tensor | None:
     """Int64 or int32 (B,) on the device of `xyz`; None for row 0 of every cloud."""
     if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
         return None
     if is_unread(start, xyz):
         return start.to(xyz.device)
-    batch, n = dense_shape(xyz, name)
+    batch, n = dense_shape(xyz)
     if isinstance(start, str):
         check_random(start)
         sizes = xyz.new_full((batch,), n, dtype=torch.int64) if lengths is None else lengths

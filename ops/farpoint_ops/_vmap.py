@@ -64,34 +64,15 @@ def _furthest_point_sample_ragged(
         None if radius is None else radius.flatten(),
     )
     distances = distances.view(size, total if return_distances else 0)
-    return (_own_rows(indices.view(size, total), rows), distances), 0
-
-
-def _own_rows(idx: Tensor, rows: int) -> Tensor:
-    """Rows (V, ...) of V batches of `rows` rows, each counted from its own first; -1 stays."""
-    first = torch.arange(len(idx), device=idx.device, dtype=idx.dtype) * rows
-    return torch.where(idx < 0, idx, idx - first.view(-1, *[1] * (idx.dim() - 1)))
-
-
-def _knn_ragged(info: Any, in_dims: Dims, *args: Any) -> tuple[tuple[Tensor, Tensor], int]:
-    size = info.batch_size
-    xyz, queries, k, offsets, query_offsets = (
-        _in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)
-    )
-    rows, wanted = xyz.size(1), queries.size(1)
-    squared, idx = torch.ops.farpoint.knn_ragged(
-        *(xyz.flatten(0, 1), queries.flatten(0, 1), k),
-        *(_stacked(offsets, rows), _stacked(query_offsets, wanted)),
-    )
-    shape = (size, wanted, k)
-    return (squared.view(shape), _own_rows(idx.view(shape), rows)), 0
+    indices = indices.view(size, total)
+    first = torch.arange(size, device=indices.device, dtype=indices.dtype)[:, None] * rows
+    return (torch.where(indices < 0, indices, indices - first), distances), 0
 
 
 def register() -> None:
     """Registers the rules with torch."""
     for name in (
         "furthest_point_sample",
-        "furthest_point_sample_with_distances",
         "gather_points",
         "scatter_points",
         "group_points",
@@ -105,4 +86,3 @@ def register() -> None:
     ):
         register_vmap(f"farpoint::{name}", _folded(getattr(torch.ops.farpoint, name)))
     register_vmap("farpoint::furthest_point_sample_ragged", _furthest_point_sample_ragged)
-    register_vmap("farpoint::knn_ragged", _knn_ragged)

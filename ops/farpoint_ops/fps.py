@@ -15,7 +15,7 @@ device:
   covering radius is at most that.
 """
 
-from typing import TYPE_CHECKING, Literal, TypedDict, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,55 +41,6 @@ from farpoint_ops._sampling_arguments import (
     require_finite,
 )
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    class RaggedOptions(TypedDict, total=False):
-        """Keyword arguments that do not change the type of the result."""
-
-        start: Start
-        generator: torch.Generator | None
-        nonfinite: Nonfinite
-
-    class Options(RaggedOptions, total=False):
-        """The same for clouds of equal size."""
-
-        lengths: Integers | None
-
-
-@overload
-def farthest_point_sample(
-    xyz: Tensor,
-    num_samples: int,
-    *,
-    radius: None = None,
-    return_distances: Literal[False] = False,
-    **options: "Unpack[Options]",
-) -> Tensor: ...
-
-
-@overload
-def farthest_point_sample(
-    xyz: Tensor,
-    num_samples: int,
-    *,
-    radius: None = None,
-    return_distances: Literal[True],
-    **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def farthest_point_sample(
-    xyz: Tensor,
-    num_samples: int | None = None,
-    *,
-    radius: Numbers,
-    max_samples: int | None = None,
-    return_distances: bool = False,
-    **options: "Unpack[Options]",
-) -> tuple[Tensor, ...]: ...
-
 
 def farthest_point_sample(
     xyz: Tensor,
@@ -102,11 +53,11 @@ def farthest_point_sample(
     max_samples: int | None = None,
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
-) -> Tensor | tuple[Tensor, ...]:
+) -> Any:  # a tensor, or several where an option asks for more
     """Samples points of each cloud; each sample is the point farthest from those before it.
 
     Args:
-        xyz: Coordinates (B, N, D), D from 1 to 64, for example positions or features; float32,
+        xyz: Coordinates (B, N, D), D from 1 to 1024, for example positions or features; float32,
             float16, bfloat16 or float64.
         num_samples: Number of samples of each cloud (m); with `radius` the maximum, None for N.
         start: Row of the first sample, one for all clouds or one for each, or "random" for a
@@ -137,7 +88,7 @@ def farthest_point_sample(
 
     Raises:
         TypeError: A dtype is not one of those above.
-        ValueError: `xyz` is not (B, N, D) with N > 0 and D in 1..64, m is not in 1..N, a length
+        ValueError: `xyz` is not (B, N, D) with N > 0 and D in 1..1024, m is not in 1..N, a length
             not in m..N, a radius negative, a point not finite with "reject", or fewer than m
             points finite with "ignore".
         IndexError: A start is not a row of its cloud.
@@ -199,7 +150,7 @@ def _most_samples(
     elif num_samples is None:
         if not has_radius:
             raise TypeError("num_samples: expected an integer, or a radius without one")
-        num_samples = dense_shape(xyz, "xyz")[1]
+        num_samples = dense_shape(xyz)[1]
     return integer("num_samples", num_samples)
 
 
@@ -213,7 +164,7 @@ def _fps_to_radius(
     return_distances: bool,
 ) -> tuple[Tensor, ...]:
     """Samples clouds of different lengths up to a radius."""
-    dense_shape(xyz, "xyz")
+    dense_shape(xyz)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
     assert sizes is not None
     reject_vmap(xyz, sizes)
@@ -230,42 +181,6 @@ def _fps_to_radius(
     return (rows, *distances, offsets)
 
 
-@overload
-def farthest_point_sample_ragged(
-    xyz: Tensor,
-    offsets: Integers,
-    num_samples: int | Integers,
-    *,
-    radius: None = None,
-    return_distances: Literal[False] = False,
-    **options: "Unpack[RaggedOptions]",
-) -> Tensor: ...
-
-
-@overload
-def farthest_point_sample_ragged(
-    xyz: Tensor,
-    offsets: Integers,
-    num_samples: int | Integers,
-    *,
-    radius: None = None,
-    return_distances: Literal[True],
-    **options: "Unpack[RaggedOptions]",
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def farthest_point_sample_ragged(
-    xyz: Tensor,
-    offsets: Integers,
-    num_samples: int | Integers,
-    *,
-    radius: Numbers,
-    return_distances: bool = False,
-    **options: "Unpack[RaggedOptions]",
-) -> tuple[Tensor, ...]: ...
-
-
 def farthest_point_sample_ragged(
     xyz: Tensor,
     offsets: Integers,
@@ -276,11 +191,11 @@ def farthest_point_sample_ragged(
     radius: Numbers | None = None,
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
-) -> Tensor | tuple[Tensor, ...]:
+) -> Any:
     """Samples points of each cloud of a flat batch, like `farthest_point_sample`.
 
     Args:
-        xyz: Coordinates (N, D) of all clouds, concatenated, D from 1 to 64; float32, float16,
+        xyz: Coordinates (N, D) of all clouds, concatenated, D from 1 to 1024; float32, float16,
             bfloat16 or float64.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
         num_samples: Number of samples, one for all clouds or one for each; with `radius` the
@@ -330,52 +245,6 @@ def farthest_point_sample_ragged(
     reject_vmap(indices)
     answer, kept = [indices, distances] if return_distances else [indices], indices >= 0
     return (*(each[kept] for each in answer), pad(kept.cumsum(0), (1, 0))[batch.slots])
-
-
-def farthest_point_sample_with_distances(
-    distances: Tensor,
-    num_samples: int,
-    *,
-    start: Start = 0,
-    generator: torch.Generator | None = None,
-    lengths: Integers | None = None,
-    return_distances: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Samples points of each cloud by a matrix of distances.
-
-    For distances that are not Euclidean, or of more than 64 dimensions: Yang, Sun, Liu and Jia,
-    "3DSSD", CVPR 2020, add distances of positions to those of features. Squared distances sample
-    the same points.
-
-    Args:
-        distances: Distance of each pair of points (B, N, N), from a sample (row) to a point
-            (column); not negative; float32, float16, bfloat16 or float64. NaN and the diagonal
-            are ignored. The next sample is the point whose smallest distance from the samples so
-            far is the largest, the lowest index on a tie; indices are distinct.
-        num_samples: Number of samples of each cloud (m).
-        start: Row of the first sample, as for `farthest_point_sample`.
-        generator: As for `farthest_point_sample`.
-        lengths: Points of each cloud (B,); rows and columns after them are not read.
-        return_distances: Whether to return the largest remaining distance after each sample too.
-
-    Returns:
-        Indices, int32 (B, m). With `return_distances` also (B, m), float64 for float64, else
-        float32: the largest of the smallest distances. No result has a gradient.
-
-    Raises:
-        TypeError: A dtype is not one of those above.
-        ValueError: `distances` is not (B, N, N) with N > 0, m is not in 1..N, or a length is not
-            in m..N.
-        IndexError: A start is not a row of its cloud.
-    """
-    check_tensor("distances", distances)
-    samples = integer("num_samples", num_samples)
-    sizes = check_lengths("lengths", lengths, distances, low=samples)
-    starts = dense_starts(start, distances, sizes, generator, name="distances")
-    indices, lowest = torch.ops.farpoint.furthest_point_sample_with_distances(
-        distances, samples, starts, sizes, return_distances
-    )
-    return (indices, lowest) if return_distances else indices
 
 
 def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:

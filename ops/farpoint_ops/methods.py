@@ -48,7 +48,7 @@ def random_sample(
         ValueError: `xyz` is not (B, N, D), m is not in 1..N, or a length not in m..N.
     """
     check_tensor("xyz", xyz)
-    batch, n = dense_shape(xyz, "xyz")
+    batch, n = dense_shape(xyz)
     count = integer("num_samples", num_samples)
     if not 1 <= count <= n:
         raise ValueError(f"num_samples: expected 1 to N = {n}, got {count}")

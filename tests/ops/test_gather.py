@@ -69,38 +69,6 @@ def test_halves_are_summed_in_float32(device: torch.device, dtype: torch.dtype) 
         assert (total.item(), total.dtype) == (4096, dtype)
 
 
-def test_strided_and_expanded_input_is_read_as_it_is(device: torch.device) -> None:
-    channels_last, one_idx = random(device, 2, 30, 8).transpose(1, 2), rows(device, 30, 1, 11)
-    idx = one_idx.expand(2, 11)
-    expected = reference.gather_points(channels_last.contiguous(), idx.contiguous())
-    assert torch.equal(gather_points(channels_last, idx), expected)
-    assert torch.equal(gather_points(channels_last, one_idx.T.expand(11, 2).T), expected)
-    summed = raw.scatter_points(expected.new_ones(1, 1, 1).expand(2, 8, 11), idx, 30)
-    torch.testing.assert_close(summed, reference.scatter_points(torch.ones_like(expected), idx, 30))
-    corners = rows(device, 30, 1, 3, 9).transpose(1, 2).expand(2, 9, 3)
-    weight = random(device, 3).expand(2, 9, 3)
-    actual = interpolate(channels_last, corners, weight)
-    torch.testing.assert_close(actual, reference.interpolate(channels_last, corners, weight))
-
-
-@pytest.mark.parametrize(
-    "size", [(0, 3, 5, 4), (2, 0, 5, 4), (2, 3, 5, 0), (2, 3, 0, 0), (0, 0, 0, 0)]
-)
-def test_empty_sizes(device: torch.device, size: tuple[int, ...]) -> None:
-    b, c, n, m = size
-    features = torch.zeros(b, c, n, device=device, requires_grad=True)
-    weight = torch.zeros(b, m, 2, device=device, requires_grad=True)
-    idx = torch.zeros(b, m, 2, dtype=torch.int64, device=device)
-    gathered, grouped = gather_points(features, idx[..., 0]), group_points(features, idx)
-    assert (gathered.shape, grouped.shape) == ((b, c, m), (b, c, m, 2))
-    (gathered.sum() + interpolate(features, idx, weight).sum()).backward()
-    for leaf in (features, weight):
-        assert leaf.grad is not None
-        assert leaf.grad.shape == leaf.shape
-    none = torch.zeros(2, 5, 0, device=device)
-    assert not interpolate(features.new_zeros(2, 3, 4), none.long(), none).any()
-
-
 def test_weights_take_the_dtype_of_the_features(device: torch.device) -> None:
     features = random(device, 1, 2, 5).bfloat16()
     weight = torch.rand(1, 4, 3, device=device, requires_grad=True)

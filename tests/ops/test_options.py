@@ -19,7 +19,6 @@ from farpoint_ops import (
     count_points,
     farthest_point_sample,
     farthest_point_sample_ragged,
-    farthest_point_sample_with_distances,
     gather_points,
     group_points,
     interpolate,
@@ -64,10 +63,6 @@ def table(function: Callable[..., Any], base: Callable[[Inputs], Arguments]) -> 
 
 fps = table(farthest_point_sample, lambda x: {"xyz": x.cloud(), "num_samples": x.n // 5})
 to_radius = table(farthest_point_sample, lambda x: {"xyz": x.cloud()})
-by_distances = table(
-    farthest_point_sample_with_distances,
-    lambda x: {"distances": x.values(x.b, x.n, x.n), "num_samples": x.n // 5},
-)
 ragged = table(
     farthest_point_sample_ragged,
     lambda x: {"xyz": x.flat(), "offsets": x.offsets(), "num_samples": x.n // 5},
@@ -130,18 +125,6 @@ CALLS = [
         lambda x: {"radius": 0.3, "lengths": x.per_cloud(20, 40)},
         {"vmap": NO_LENGTHS},
     ),
-    by_distances(""),
-    by_distances("start=1", lambda _: {"start": 1}),
-    by_distances("start=[...]", lambda _: {"start": [1, 0, 2]}, fixed="B"),
-    by_distances("start=tensor", lambda x: {"start": x.per_cloud(0, x.n)}),
-    by_distances(
-        "start=random",
-        lambda x: {"start": "random", "lengths": x.per_cloud(20, 40), "return_distances": True},
-    ),
-    by_distances(
-        "generator", lambda _: {"start": "random", "generator": torch.Generator()}, COMPILED
-    ),
-    by_distances("lengths=[...]", lambda _: {"lengths": [40, 30, 20]}, fixed="B"),
     ragged(""),
     ragged("start=1", lambda _: {"start": 1}),
     ragged("start=tensor", lambda x: {"start": x.per_cloud(0, x.n)}),

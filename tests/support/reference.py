@@ -117,28 +117,6 @@ def furthest_point_sample(
     return torch.stack(indices), torch.stack(radii)
 
 
-def furthest_point_sample_with_distances(
-    distances: Tensor, m: int, start: Tensor | None = None, lengths: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Indices int32 (B, m) and the largest distances left (B, m) of matrices (B, N, N)."""
-    batch = len(distances)
-    starts = [0] * batch if start is None else start.tolist()
-    sizes = _sizes(lengths, distances)
-    indices = torch.empty(batch, m, dtype=torch.int32)
-    left = torch.empty(batch, m, dtype=torch.promote_types(distances.dtype, torch.float32))
-    for b, size in enumerate(sizes):
-        matrix = distances[b, :size, :size].to(left.dtype).nan_to_num(torch.inf, torch.inf)
-        lowest, row = torch.full((size,), torch.inf, dtype=left.dtype), starts[b]
-        for i in range(m):
-            indices[b, i] = row
-            lowest = torch.minimum(lowest, matrix[row])
-            lowest[indices[b, : i + 1].long()] = 0
-            left[b, i] = lowest.max()
-            taken = torch.zeros(size).bool().index_fill(0, indices[b, : i + 1].long(), True)
-            row = int(lowest.masked_fill(taken, -1).argmax())
-    return indices, left
-
-
 def furthest_point_sample_ragged(
     xyz: Tensor,
     offsets: list[int],
@@ -190,20 +168,6 @@ def knn(
     found = [_nearest(xyz[b, : sizes[b]], queries[b], k) for b in range(len(xyz))]
     rows, squared = zip(*found, strict=True)
     return torch.stack(rows), torch.stack(squared)
-
-
-def knn_ragged(
-    xyz: Tensor, queries: Tensor, k: int, offsets: list[int], query_offsets: list[int]
-) -> tuple[Tensor, Tensor]:
-    """(N, 3), (M, 3) -> rows int32 (M, k), squared distances (M, k)."""
-    idx = torch.full((len(queries), k), -1, dtype=torch.int32, device=xyz.device)
-    squared = torch.full((len(queries), k), torch.inf, device=xyz.device)
-    for b, first in enumerate(offsets[:-1]):
-        cloud, asked = xyz[first : offsets[b + 1]], slice(*query_offsets[b : b + 2])
-        found = min(k, len(cloud))
-        rows, distances = _nearest(cloud, queries[asked], found)
-        idx[asked, :found], squared[asked, :found] = rows + first, distances
-    return idx, squared
 
 
 def ball_query(

@@ -168,13 +168,6 @@ WITHOUT_GRADIENT: dict[str, Callable[[Make], Arguments]] = {
         *(x.values(x.n, 3), integers(x, 0, x.n), integers(x, 0, x.m), None),
         *(x.m, x.n, x.m, True),
     ),
-    "furthest_point_sample_with_distances": lambda x: (
-        *(x.values(x.b, x.n, x.n).abs(), x.m, None, None, True),
-    ),
-    "knn_ragged": lambda x: (
-        *(x.values(x.n, 3), x.values(x.m, 3), x.k),
-        *(integers(x, 0, 1, x.n), integers(x, 0, 2, x.m)),
-    ),
     "ball_query": lambda x: (x.cloud(), x.samples(), 1.0, x.k),
     "nearest_sample": lambda x: (x.cloud(), x.samples()),
     "count_points": lambda x: (x.idx(x.m, x.b, x.n), x.m),

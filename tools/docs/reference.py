@@ -26,8 +26,6 @@ PAGES = {
             "farpoint_ops.methods",
             "farpoint_ops.gather",
             "farpoint_ops.neighbors",
-            "farpoint_ops.arrays",
-            "farpoint_ops.onnx",
             "farpoint_ops.compat",
             "farpoint_ops.compat.pointnet2",
             "farpoint_ops.compat.pointnet2_stack",

@@ -1,12 +1,17 @@
-// Work that is given up: by a flag of its caller, or at a moment.
+// Work that is given up: by a flag of its caller, or at a moment of time.monotonic of Python.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-
-#include "cpu/kernels/clock.h"
+#include <ctime>
 
 namespace farpoint::cpu {
+
+inline int64_t monotonic_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+}
 
 inline bool stopped(const std::atomic<int>* cancelled) {
   return cancelled && cancelled->load(std::memory_order_relaxed) != 0;

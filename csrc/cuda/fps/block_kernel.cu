@@ -7,7 +7,7 @@
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/argmax.cuh"
 #include "cuda/fps/cloud.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 #include "cuda/fps/sample.cuh"
 
 namespace farpoint::cuda {

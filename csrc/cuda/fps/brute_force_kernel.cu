@@ -50,59 +50,43 @@ __device__ Ranked<Real> block_first(Ranked<Real> mine, Ranked<Real>* records) {
   return first;
 }
 
-// One cloud: how far its rows are from a sample.
-template <typename Real, bool kMatrix>
-struct Distances {
-  const Real* values;  // of its first row, or its matrix
-  int64_t pitch;       // from one dimension to the next, or from one row to the next
+// The rows of one cloud.
+template <typename Real>
+struct Rows {
+  const Real* values;  // of the first one
+  int64_t pitch;       // from one dimension to the next
   int dims;
 
   __device__ bool is_finite(int row) const {
     bool finite = true;
-    if constexpr (!kMatrix) {
-      for (int d = 0; d < dims; ++d) {
-        const Real v = values[d * pitch + row];
-        finite = finite && v - v == 0;
-      }
+    for (int d = 0; d < dims; ++d) {
+      const Real v = values[d * pitch + row];
+      finite = finite && v - v == 0;
     }
     return finite;
   }
 
   __device__ void load(int row, Real* sample) const {
-    if constexpr (!kMatrix) {
-      for (int d = threadIdx.x; d < dims; d += kThreads) sample[d] = values[d * pitch + row];
-    }
+    for (int d = threadIdx.x; d < dims; d += kThreads) sample[d] = values[d * pitch + row];
   }
 
-  __device__ Real squared(int sample_row, const Real* sample, int row) const {
-    if constexpr (kMatrix) {
-      return values[sample_row * pitch + row];
-    } else {
-      Real sum = 0;
-      for (int d = 0; d < dims; ++d) {
-        const Real apart = values[d * pitch + row] - sample[d];
-        sum = fma(apart, apart, sum);
-      }
-      return sum;
+  __device__ Real squared_distance(int row, const Real* sample) const {
+    Real sum = 0;
+    for (int d = 0; d < dims; ++d) {
+      const Real apart = values[d * pitch + row] - sample[d];
+      sum = fma(apart, apart, sum);
     }
+    return sum;
   }
 };
 
-template <typename Real, bool kMatrix>
-__device__ Distances<Real, kMatrix> distances_of(const BruteFpsBatch& batch, const Cloud& cloud) {
-  const Real* const values = static_cast<const Real*>(batch.values);
-  const int64_t columns = batch.layout.max_points;
-  if (kMatrix) return {values + cloud.first_row * columns, columns, 0};
-  return {values + cloud.first_row, batch.layout.rows, batch.dims};
-}
-
 // The lowest finite row where the start is not finite.
-template <typename Real, bool kMatrix>
-__device__ int first_row(const Cloud& cloud, const Distances<Real, kMatrix>& distances, Real* ranks,
+template <typename Real>
+__device__ int first_row(const Cloud& cloud, const Rows<Real>& rows, Real* ranks,
                          Ranked<Real>* records) {
   Ranked<Real> first = {Real(kTaken), cloud.n};
   for (int row = threadIdx.x; row < cloud.n; row += kThreads) {
-    const bool finite = distances.is_finite(row);
+    const bool finite = rows.is_finite(row);
     ranks[row] = finite ? Real(infinity()) : Real(kNotFinite);
     const Ranked<Real> here = {finite && row == cloud.start ? Real(1) : Real(finite ? 0 : -1), row};
     if (here.before(first)) first = here;
@@ -111,7 +95,7 @@ __device__ int first_row(const Cloud& cloud, const Distances<Real, kMatrix>& dis
   return first.rank < 0 ? cloud.start : first.row;
 }
 
-template <typename Real, bool kMatrix>
+template <typename Real>
 __global__ void __launch_bounds__(kThreads, 1)
     sample_by_brute_force(BruteFpsBatch batch, Real* nearest) {
   auto& shared = shared_as<Shared<Real>>();
@@ -119,41 +103,45 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) shared.cloud = cloud_of(batch.layout, blockIdx.x);
   __syncthreads();
   if (cloud.m == 0) return;
-  const auto distances = distances_of<Real, kMatrix>(batch, cloud);
+  const Rows<Real> rows = {static_cast<const Real*>(batch.values) + cloud.first_row,
+                           batch.layout.rows, batch.dims};
   Real* const ranks = nearest + cloud.first_row;
-  Real* const radii = static_cast<Real*>(batch.distances);
-  const int64_t place = cloud.indices - batch.layout.indices;
-  int row = first_row(cloud, distances, ranks, shared.of_warp[1]);
-  for (int k = 0; k < cloud.m; ++k) {
+  int32_t* const indices = cloud.indices;
+  Real* const radii = static_cast<Real*>(batch.distances) + (indices - batch.layout.indices);
+  const Real stop = batch.radius ? static_cast<const Real*>(batch.radius)[blockIdx.x] : Real(-1);
+  int row = first_row(cloud, rows, ranks, shared.of_warp[1]);
+  int k = 0;
+  for (bool ends = false; k < cloud.m && !ends; ++k) {
     if (threadIdx.x == 0) cloud.put_index(k, row);
-    distances.load(row, shared.sample);
+    rows.load(row, shared.sample);
     __syncthreads();
-    const bool moves = distances.is_finite(row);
+    const bool moves = rows.is_finite(row);
     Ranked<Real> mine = {Real(kTaken), cloud.n};
     for (int i = threadIdx.x; i < cloud.n; i += kThreads) {
       Real rank = i == row ? Real(kTaken) : ranks[i];
       if (moves && rank >= 0) {
-        const Real squared = distances.squared(row, shared.sample, i);
+        const Real squared = rows.squared_distance(i, shared.sample);
         if (squared < rank) rank = squared;
       }
       ranks[i] = rank;
       if (Ranked<Real>{rank, i}.before(mine)) mine = {rank, i};
     }
     const Ranked<Real> next = block_first(mine, shared.of_warp[k % 2]);
-    if (threadIdx.x == 0 && radii) {
-      const Real left = next.rank > 0 ? next.rank : Real(0);
-      radii[place + k] = kMatrix ? left : sqrt(left);
-    }
+    const Real radius = sqrt(next.rank > 0 ? next.rank : Real(0));
+    if (threadIdx.x == 0 && batch.distances) radii[k] = radius;
+    ends = radius <= stop;
     row = next.row;
+  }
+  for (k += static_cast<int>(threadIdx.x); k < cloud.m; k += kThreads) {
+    indices[k] = -1;
+    if (batch.distances) radii[k] = 0;
   }
 }
 
 template <typename Real>
 int run(const BruteFpsBatch& batch, void* nearest, void* stream) {
   const LaunchShape shape = {batch.layout.clouds, kThreads, sizeof(Shared<Real>)};
-  const auto kernel =
-      batch.matrix ? sample_by_brute_force<Real, true> : sample_by_brute_force<Real, false>;
-  return launch(kernel, shape, stream, batch, static_cast<Real*>(nearest));
+  return launch(sample_by_brute_force<Real>, shape, stream, batch, static_cast<Real*>(nearest));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 
 namespace farpoint::cuda {
 

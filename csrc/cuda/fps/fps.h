@@ -27,7 +27,7 @@ struct FpsBatch {
   int max_samples;
 };
 
-// See kernels.h.
+// The kernels below.
 enum class FpsMethod { kAuto, kGrid, kBlock, kTree, kPartitioned };
 
 // How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
@@ -54,15 +54,16 @@ FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device)
 // Queues the kernels on `stream`. Never waits for the device, so a stream capture may record it.
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream);
 
-constexpr int kMostDims = 64;
+constexpr int kMostDims = 1024;
 
+// Of any number of dimensions; values, radii and distances are float64 if `wide`, else float32.
 struct BruteFpsBatch {
-  FpsBatch layout;     // without xyz and distances
-  const void* values;  // coordinate d of row r at d * rows + r; or (clouds, max_points, max_points)
+  FpsBatch layout;     // without xyz, radius and distances
+  const void* values;  // coordinate d of row r at d * rows + r
+  const void* radius;  // as in FpsBatch
   void* distances;     // null: not wanted
   int dims;
-  bool matrix;  // values are distances from the sample, a row of the matrix, to each point
-  bool wide;    // values and distances are float64, else float32
+  bool wide;
 };
 
 // `nearest` has room for a value of each row. Queues a kernel on `stream`.
@@ -70,3 +71,29 @@ int fps_brute_force(const BruteFpsBatch& batch, void* nearest, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop
+
+namespace farpoint::cuda {
+
+// Launchers of the kernels, each in a file of its own.
+
+// Block: one block per cloud, the cloud in registers.
+int fps_block_capacity(int device);  // most points of a cloud
+int fps_block(const FpsBatch& batch, int device, void* stream);
+
+// Grid: any size, one launch per sample.
+size_t fps_grid_scratch(const FpsBatch& batch);
+int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream);
+
+// Tree: one block per cloud and a pruning tree over the points in spatial order.
+int64_t fps_tree_capacity();
+int fps_sort_capacity(int device);  // most points of a cloud that one block sorts
+TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps);  // 0: any
+size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int device);
+int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
+             void* stream);
+
+// Partitioned: several blocks per cloud, each with a tree over its own partition. The shape is the
+// tree kernel's where a partition would be too large.
+TreeShape fps_partitioned_shape(const FpsBatch& batch, int partitions, int device, int warps);
+
+}  // namespace farpoint::cuda

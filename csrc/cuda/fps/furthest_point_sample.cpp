@@ -24,33 +24,6 @@ Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distan
           return_distances ? at::empty(shape, distances) : at::empty({0}, distances)};
 }
 
-// Whether coordinates are sampled by brute force: other than three float32 dimensions.
-bool is_brute(const at::Tensor& points) {
-  return points.scalar_type() == at::kDouble || points.size(-1) > 3;
-}
-
-// Ends each cloud at the first sample whose distance is at most its radius: the places left get
-// index -1 and distance 0. Brute force samples on to the end; every prefix of a sample is a sample.
-void cut(const at::Tensor& indices, const at::Tensor& distances, const at::Tensor& beyond) {
-  indices.masked_fill_(beyond, -1);
-  distances.masked_fill_(beyond, 0);
-}
-
-void cut_dense(const Tensors& sample, const at::Tensor& radius) {
-  const auto& [indices, distances] = sample;
-  const auto reached = distances.slice(1, 0, distances.size(1) - 1).le(radius.unsqueeze(1));
-  cut(indices.slice(1, 1), distances.slice(1, 1), reached);
-}
-
-void cut_ragged(const Tensors& sample, const at::Tensor& radius, const at::Tensor& slots) {
-  const auto& [indices, distances] = sample;
-  const int64_t total = distances.size(0);
-  const auto radii = at::repeat_interleave(radius, slots.diff(), 0, total);
-  auto beyond = at::zeros({total}, distances.options().dtype(at::kBool));
-  beyond.slice(0, 1).copy_(distances.slice(0, 0, total - 1).le(radii.slice(0, 1)));
-  cut(indices, distances, beyond.index_fill_(0, slots.slice(0, 0, slots.size(0) - 1), 0));
-}
-
 // Clouds (B, N, ...), all rows in use, from row 0 on.
 cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m) {
   cuda::FpsBatch batch = {};
@@ -62,16 +35,16 @@ cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m) {
   return batch;
 }
 
-// In any number of dimensions, or in float64: `values` dimension by dimension, or with no
-// dimensions matrices of distances.
-void run_brute(cuda::FpsBatch layout, const at::Tensor& values, const at::Tensor& distances,
-               int64_t dims) {
-  layout.xyz = nullptr;
-  layout.distances = nullptr;
-  void* const out = distances.numel() > 0 ? distances.mutable_data_ptr() : nullptr;
-  const bool wide = values.scalar_type() == at::kDouble;
-  const cuda::BruteFpsBatch batch = {
-      layout, values.const_data_ptr(), out, static_cast<int>(dims), dims == 0, wide};
+void run_brute(cuda::FpsBatch layout, const at::Tensor& points, const at::Tensor& distances,
+               const at::Tensor& radii) {
+  const int64_t dims = points.size(-1);
+  const auto values = points.reshape({-1, dims}).t().contiguous();
+  const cuda::BruteFpsBatch batch = {layout,
+                                     values.const_data_ptr(),
+                                     radii.defined() ? radii.const_data_ptr() : nullptr,
+                                     distances.numel() > 0 ? distances.mutable_data_ptr() : nullptr,
+                                     static_cast<int>(dims),
+                                     values.scalar_type() == at::kDouble};
   const auto nearest = at::empty({layout.rows}, values.options());
   check_cuda("furthest_point_sample", cuda::fps_brute_force(batch, nearest.mutable_data_ptr(),
                                                             current_stream(values.device())));
@@ -92,14 +65,10 @@ cuda::FpsPlan plan_of(const cuda::FpsBatch& batch, const Choice& choice, int dev
   return cuda::fps_plan_tree(batch, shape, device);
 }
 
-// `points` as they are sampled, and distances that are empty where they are not wanted.
-void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
-         const Choice& choice = {}) {
-  const int64_t dims = points.size(-1);
-  if (is_brute(points)) {
-    return run_brute(batch, points.reshape({-1, dims}).t().contiguous(), distances, dims);
-  }
+void run_spatial(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
+                 const at::Tensor& radii, const Choice& choice) {
   batch.xyz = points.const_data_ptr<float>();
+  batch.radius = radii.defined() ? radii.const_data_ptr<float>() : nullptr;
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   const int device = points.device().index();
   const auto plan = plan_of(batch, choice, device);
@@ -111,23 +80,20 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
                                                 current_stream(points.device())));
 }
 
-// Samples of `shape` of a batch that lacks indices and radii. The other kernels end at a radius
-// themselves; for brute force `cut` ends clouds, which needs the distances, wanted or not.
-template <class Cut>
+// Samples of `shape` of a batch that lacks indices and radii.
 Tensors sample(cuda::FpsBatch batch, const at::Tensor& points, at::IntArrayRef shape,
-               bool return_distances, const std::optional<at::Tensor>& radius, const Cut& cut,
+               bool return_distances, const std::optional<at::Tensor>& radius,
                const Choice& choice = {}) {
-  const bool cuts = radius && is_brute(points);
-  const auto radii = radius && !cuts ? radius->contiguous() : at::Tensor();
-  auto sampled = outputs(points, shape, return_distances || cuts);
-  const auto& [indices, distances] = sampled;
-  batch.radius = radii.defined() ? radii.const_data_ptr<float>() : nullptr;
+  const auto radii = radius ? radius->contiguous() : at::Tensor();
+  auto [indices, distances] = outputs(points, shape, return_distances);
   batch.indices = indices.mutable_data_ptr<int32_t>();
-  if (indices.numel() > 0) {
-    run(batch, points, distances, choice);
-    if (cuts) cut(sampled);
+  if (indices.numel() == 0) return {indices, distances};
+  if (is_spatial(points)) {
+    run_spatial(batch, points, distances, radii, choice);
+  } else {
+    run_brute(batch, points, distances, radii);
   }
-  return {indices, return_distances ? distances : at::empty({0}, distances.options())};
+  return {indices, distances};
 }
 
 Tensors sample_dense(const at::Tensor& xyz, int64_t m, const std::optional<at::Tensor>& start,
@@ -140,9 +106,7 @@ Tensors sample_dense(const at::Tensor& xyz, int64_t m, const std::optional<at::T
   auto batch = dense_batch(points, m);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
-  return sample(
-      batch, points, {xyz.size(0), m}, return_distances, radius,
-      [&](const Tensors& sampled) { cut_dense(sampled, *radius); }, choice);
+  return sample(batch, points, {xyz.size(0), m}, return_distances, radius, choice);
 }
 
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
@@ -171,23 +135,7 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   batch.clouds = static_cast<int>(offsets.size(0) - 1);
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);
-  return sample(batch, points, {total_samples}, return_distances, radius,
-                [&](const Tensors& sampled) { cut_ragged(sampled, *radius, slots); });
-}
-
-Tensors with_distances(const at::Tensor& given, int64_t m, const std::optional<at::Tensor>& start,
-                       const std::optional<at::Tensor>& lengths, bool return_distances) {
-  check_distance_matrix(given, m, start, lengths);
-  const c10::DeviceGuard guard(given.device());
-  const auto values = widened(given);
-  const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
-  auto [indices, left] = outputs(given, {given.size(0), m}, return_distances);
-  auto layout = dense_batch(given, m);
-  layout.indices = indices.mutable_data_ptr<int32_t>();
-  layout.lengths = pointer_or_null(sizes);
-  layout.start = pointer_or_null(starts);
-  run_brute(layout, values, left, /*dims=*/0);
-  return {indices, left};
+  return sample(batch, points, {total_samples}, return_distances, radius);
 }
 
 cuda::FpsMethod method_of(std::string_view name) {
@@ -220,7 +168,6 @@ TORCH_LIBRARY_FRAGMENT(farpoint, m) {
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {
   m.impl("furthest_point_sample", furthest_point_sample);
   m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
-  m.impl("furthest_point_sample_with_distances", with_distances);
   m.impl("_cuda_fps", cuda_fps);
 }
 

@@ -3,12 +3,14 @@
 What reads sizes on the host is an op, so that compiled, exported and scripted code keeps a call.
 """
 
+import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, pad
+from torch.nn.functional import pad
 
 from farpoint_ops import neighbors
 from farpoint_ops.compat._checks import OptTensor
@@ -50,7 +52,6 @@ def _search(
     query_spans: Tensor,
     k: int,
     radius: OptTensor = None,
-    metric: str = "euclidean",
 ) -> Tensor:
     """Rows (m, k) of the nearest points, or of the lowest within a radius; -1 where there is none.
 
@@ -59,9 +60,40 @@ def _search(
     rows = torch.full((len(queries), k), -1, device=points.device)
     for (low, high), (first, last) in zip(spans.tolist(), query_spans.tolist(), strict=True):
         if low < high and first < last:
-            found = _found(points[low:high], queries[first:last], k, radius, metric)
+            found = _found(points[low:high], queries[first:last], k, radius)
             rows[first:last, : found.size(1)] = found.add(low).masked_fill(found < 0, -1)
     return rows
+
+
+@torch.library.custom_op("farpoint::_knn_ragged", mutates_args=())
+def _knn_ragged(
+    xyz: Tensor, queries: Tensor, k: int, offsets: Tensor, query_offsets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rows int32 (m, k) of the nearest points and squared distances; -1 where there is none."""
+    if k < 1:
+        raise ValueError(f"k: expected at least 1, got {k}")
+    bounds, asked = offsets.tolist(), query_offsets.tolist()
+    for name, ends, points in (("offsets", bounds, xyz), ("query_offsets", asked, queries)):
+        if ends[-1] != len(points):  # a compiled graph has not looked at them
+            raise ValueError(f"{name}: expected an end at {len(points)}, got {ends[-1]}")
+    rows, squared = _ragged_answer(xyz, queries, k, offsets, query_offsets)
+    rows.fill_(-1)
+    squared.fill_(math.inf)
+    for (low, high), (first, last) in zip(pairwise(bounds), pairwise(asked), strict=True):
+        found = min(k, high - low)
+        if found and first < last:
+            idx, near = neighbors.knn(xyz[None, low:high], queries[None, first:last], found)
+            rows[first:last, :found], squared[first:last, :found] = idx[0] + low, near[0]
+    return rows, squared
+
+
+@_knn_ragged.register_fake
+def _ragged_answer(
+    xyz: Tensor, queries: Tensor, k: Size, _: Tensor, __: Tensor
+) -> tuple[Tensor, Tensor]:
+    dtype = torch.promote_types(torch.promote_types(xyz.dtype, queries.dtype), torch.float32)
+    rows = xyz.new_empty((queries.size(0), k), dtype=torch.int32)
+    return rows, xyz.new_empty(rows.shape, dtype=dtype)
 
 
 def _edge_shape(
@@ -71,7 +103,6 @@ def _edge_shape(
     batch_x: OptTensor,
     batch_y: OptTensor,
     radius: OptTensor,
-    metric: str,  # noqa: ARG001
     others: bool,
 ) -> tuple[Size, ...]:
     if not (batch_x is batch_y is radius is None):
@@ -87,7 +118,6 @@ def _edges(
     batch_x: OptTensor,
     batch_y: OptTensor,
     radius: OptTensor,
-    metric: str,
     others: bool,
 ) -> Tensor:
     """Rows of `y` and of `x` (2, E): of each of `y` the k nearest, or k within the radius.
@@ -105,7 +135,7 @@ def _edges(
     for cloud, queries in ((clouds[b], asked[b]) for b in asked if b in clouds):
         most = min(k + int(others), cloud.stop - cloud.start)
         for part in in_parts(queries.start, queries.stop, most, _FOUND):
-            found = _found(x[cloud], y[part], most, radius, metric)
+            found = _found(x[cloud], y[part], most, radius)
             columns = found + cloud.start
             rows = torch.arange(part.start, part.stop, device=x.device)[:, None].expand_as(found)
             taken = (found >= 0) & ((columns != rows) | (not others))
@@ -117,7 +147,7 @@ def _edges(
 @rows_op(lambda x, *_: (x.size(0),))
 def _nearest(x: Tensor, y: Tensor, batch_x: OptTensor, batch_y: OptTensor) -> Tensor:
     """For each of `x` the row of the nearest of `y`, (n,)."""
-    edges = _edges(y, x, 1, batch_y, batch_x, None, "euclidean", False)
+    edges = _edges(y, x, 1, batch_y, batch_x, None, False)
     if edges.size(1) != len(x):
         raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
     return edges[1].clone()
@@ -128,13 +158,13 @@ def computable(points: Tensor) -> Tensor:
     return points if points.is_floating_point() else points.double()
 
 
-def _found(cloud: Tensor, queries: Tensor, k: int, radius: OptTensor, metric: str) -> Tensor:
+def _found(cloud: Tensor, queries: Tensor, k: int, radius: OptTensor) -> Tensor:
     """Rows (m, at most k): the nearest first, or the lowest nearer than the radius and then -1."""
     dtype = torch.promote_types(computable(cloud).dtype, computable(queries).dtype)
     cloud, queries, k = cloud.to(dtype), queries.to(dtype), min(k, len(cloud))
     if radius is not None and not radius > 0:  # and nothing is nearer
         return torch.empty(len(queries), 0, dtype=torch.int64, device=cloud.device)
-    if metric == "euclidean" and cloud.size(1) <= 3:  # the ops search in three
+    if cloud.size(1) <= 3:  # the ops search in three
         space, asked = (pad(t, (0, 3 - t.size(1)))[None] for t in (cloud, queries))
         if radius is None:
             return neighbors.knn(space, asked, k)[0][0].long()
@@ -142,11 +172,9 @@ def _found(cloud: Tensor, queries: Tensor, k: int, radius: OptTensor, metric: st
         places = torch.arange(k, device=idx.device)
         return idx[0].long().masked_fill(places >= counts[0][:, None], -1)
     cloud, queries = cloud.double(), queries.double()
-    if metric == "cosine":
-        cloud, queries = normalize(cloud, dim=1), normalize(queries, dim=1)
     rows = []
     for part in in_parts(0, len(queries), len(cloud)):
-        apart = pair_distances(queries[part], cloud, metric)
+        apart = pair_distances(queries[part], cloud)
         if radius is None:
             rows.append(apart.sort(dim=1, stable=True).indices[:, :k])
         else:
@@ -160,12 +188,9 @@ def in_parts(first: int, last: int, points: int, most: int = _PAIRS) -> Iterator
     return (slice(i, min(i + step, last)) for i in range(first, last if points else first, step))
 
 
-def pair_distances(queries: Tensor, cloud: Tensor, metric: str = "euclidean") -> Tensor:
+def pair_distances(queries: Tensor, cloud: Tensor) -> Tensor:
     """Distances (m, n) that sort as exact ones do; of coincident points they are 0."""
-    if metric == "cosine":
-        return 1 - queries @ cloud.T
-    exact = "donot_use_mm_for_euclid_dist"
-    return torch.cdist(queries, cloud, 1 if metric == "absolute" else 2, compute_mode=exact)
+    return torch.cdist(queries, cloud, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def first_of(inside: Tensor, k: int) -> Tensor:

@@ -1,13 +1,11 @@
 """Shared by the drop-ins: samples of clouds of any dimension, as ops."""
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from farpoint_ops._arguments import to_list
-from farpoint_ops._sampling_arguments import Start, random_starts
+from farpoint_ops._sampling_arguments import Start
 from farpoint_ops.compat._checks import OptTensor
 from farpoint_ops.compat._clouds import computable, rows_op, spans_of
 from farpoint_ops.fps import farthest_point_sample_ragged
@@ -61,28 +59,6 @@ def samples_of(points: Tensor, sizes: Tensor, counts: Tensor, *, random: bool) -
     if not len(rows):
         return rows
     sizes, counts = sizes[sampled], counts[sampled]
-    if points.size(1) > 64:
-        return rows[_farthest_in_any_space(points[rows], sizes, counts, random)]
     offsets = pad(sizes.cumsum(0), (1, 0))
     start: Start = "random" if random else 0
     return rows[farthest_point_sample_ragged(points[rows], offsets, counts, start=start).long()]
-
-
-def _farthest_in_any_space(points: Tensor, sizes: Tensor, counts: Tensor, random: bool) -> Tensor:
-    """For more dimensions than the kernels take, one pass per sample."""
-    picked: list[int] = []
-    firsts = random_starts(sizes, None) if random else torch.zeros_like(sizes)
-    for begin, cloud, row, count in zip(
-        (sizes.cumsum(0) - sizes).tolist(),
-        torch.split(points, sizes.tolist()),
-        firsts.tolist(),
-        counts.tolist(),
-        strict=True,
-    ):
-        distance = torch.full_like(cloud[:, 0], math.inf)
-        for _ in range(count):
-            picked.append(begin + row)
-            distance = distance.minimum((cloud - cloud[row]).square().sum(1))
-            distance[row] = -1
-            row = int(distance.argmax())
-    return torch.tensor(picked, device=points.device)

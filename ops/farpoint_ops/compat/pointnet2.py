@@ -23,7 +23,8 @@ from farpoint_ops.gather import gather_points, group_points, interpolate
 @checked("xyz B N D", num_samples="npoint")
 def furthest_point_sample(xyz: Tensor, npoint: int) -> Tensor:
     """(B, N, 3) -> the rows of npoint <= N samples, (B, npoint); the first is row 0."""
-    return fps.farthest_point_sample(xyz, npoint)
+    rows: Tensor = fps.farthest_point_sample(xyz, npoint)
+    return rows
 
 
 @checked("features B C N, idx B npoint int")

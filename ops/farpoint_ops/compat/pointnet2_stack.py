@@ -26,7 +26,8 @@ def stack_farthest_point_sample(
 ) -> Tensor:
     """(N, 3) -> rows of `xyz`, int32, npoint of each cloud, concatenated."""
     bounds = _bounds("xyz_batch_cnt", xyz_batch_cnt, xyz)
-    return farthest_point_sample_ragged(xyz, bounds, npoint)
+    rows: Tensor = farthest_point_sample_ragged(xyz, bounds, npoint)
+    return rows
 
 
 @checked("xyz N 3, xyz_batch_cnt B int, new_xyz M 3, new_xyz_batch_cnt B int")
@@ -112,7 +113,9 @@ def three_nn(
     """
     bounds = _bounds("known_batch_cnt", known_batch_cnt, known)
     asked = _bounds("unknown_batch_cnt", unknown_batch_cnt, unknown)
-    squared, idx = torch.ops.farpoint.knn_ragged(known.detach(), unknown.detach(), 3, bounds, asked)
+    idx, squared = torch.ops.farpoint._knn_ragged(
+        known.detach(), unknown.detach(), 3, bounds, asked
+    )
     return squared.sqrt(), idx.where(idx >= 0, idx[:, :1])
 
 

@@ -1,9 +1,8 @@
 """Drop-in for the point cloud ops of ``pytorch3d.ops``.
 
 Change ``from pytorch3d.ops import …`` to ``from farpoint_ops.compat.pytorch3d import …``. Points
-are (N, P, D), of any D; indices are int64. Distances are squared, or sums of absolute differences
-with ``norm=1``, and have a gradient for both inputs. Neighbors are always nearest first:
-`return_sorted` is ignored.
+are (N, P, D), of any D; indices are int64. Distances are squared, and have a gradient for both
+inputs. Neighbors are always nearest first: `return_sorted` is ignored.
 """
 
 from typing import NamedTuple
@@ -65,10 +64,10 @@ def knn_points(
 
     0 in places beyond the points of a cloud.
     """
-    if norm not in (1, 2):
-        raise ValueError(f"norm: expected 1 or 2, got {norm}")
-    idx = _search(p1, p2, lengths1, lengths2, K, None, "euclidean" if norm == 2 else "absolute")
-    return _found(p1, p2, idx, K, return_nn, 0, norm)
+    if norm != 2:
+        raise ValueError(f"norm: expected 2, got {norm}")
+    idx = _search(p1, p2, lengths1, lengths2, K, None)
+    return _found(p1, p2, idx, K, return_nn, 0)
 
 
 @checked("p1 N P1 D, p2 N P2 D, lengths1 N int, lengths2 N int")
@@ -87,7 +86,7 @@ def ball_query(
     Places left are row -1, at a distance of 0.
     """
     within = torch.full([], radius, dtype=torch.float64, device="cpu")
-    idx = _search(p1, p2, lengths1, lengths2, K, within, "euclidean")
+    idx = _search(p1, p2, lengths1, lengths2, K, within)
     return _found(p1, p2, idx, K, return_nn, -1)
 
 
@@ -109,7 +108,6 @@ def _search(
     lengths2: OptTensor,
     k: int,
     radius: OptTensor,
-    metric: str,
 ) -> Tensor:
     """Rows of `p2` (N, P1, at most k), -1 where there is none."""
     _check_lengths("lengths1", lengths1, p1)
@@ -126,7 +124,6 @@ def _search(
         _spans(lengths1, p1),
         k,
         radius,
-        metric,
     )
     rows = rows.view(*p1.shape[:2], k)
     first = torch.arange(p2.size(0), device=rows.device)[:, None, None] * n
@@ -159,12 +156,9 @@ def _gathered(points: Tensor, idx: Tensor) -> Tensor:
     return picked.masked_fill((idx < 0)[..., None], 0)
 
 
-def _found(
-    p1: Tensor, p2: Tensor, idx: Tensor, k: int, return_nn: bool, missing: int, norm: int = 2
-) -> _KNN:
+def _found(p1: Tensor, p2: Tensor, idx: Tensor, k: int, return_nn: bool, missing: int) -> _KNN:
     near = _gathered(p2, idx)
-    apart = near - p1[:, :, None]
-    distances = (apart.square() if norm == 2 else apart.abs()).sum(-1).masked_fill(idx < 0, 0)
+    distances = (near - p1[:, :, None]).square().sum(-1).masked_fill(idx < 0, 0)
     rest = k - idx.size(2)  # places that no cloud has points for
     return _KNN(
         pad(distances, (0, rest)),

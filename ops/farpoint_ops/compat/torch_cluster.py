@@ -62,7 +62,8 @@ def knn(
     batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """For each of `y` its k nearest of `x` in its cloud: rows of `y` and of `x`, (2, E)."""
-    return _edges(x, y, k, batch_x, batch_y, None, cosine, False)
+    _check_metric(cosine)
+    return _edges(x, y, k, batch_x, batch_y, None, False)
 
 
 @checked(k="max_num_neighbors", radius="r")
@@ -78,7 +79,7 @@ def radius(
     ignore_same_index: bool = False,
 ) -> Tensor:
     """For each of `y` the points of `x` nearer than r: rows of `y` and of `x`, (2, E)."""
-    return _edges(x, y, max_num_neighbors, batch_x, batch_y, r, False, ignore_same_index)
+    return _edges(x, y, max_num_neighbors, batch_x, batch_y, r, ignore_same_index)
 
 
 @checked(batch_x="batch", batch_y="batch")
@@ -93,7 +94,8 @@ def knn_graph(
     batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Edges (2, E) from each point's k nearest neighbors to it; `flow` may turn them round."""
-    return _directed(_edges(x, x, k, batch, batch, None, cosine, not loop), flow)
+    _check_metric(cosine)
+    return _directed(_edges(x, x, k, batch, batch, None, not loop), flow)
 
 
 @checked(k="max_num_neighbors", radius="r", batch_x="batch", batch_y="batch")
@@ -108,7 +110,7 @@ def radius_graph(
     batch_size: int | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Edges (2, E) from the points nearer than r of each point to it, likewise."""
-    return _directed(_edges(x, x, max_num_neighbors, batch, batch, r, False, not loop), flow)
+    return _directed(_edges(x, x, max_num_neighbors, batch, batch, r, not loop), flow)
 
 
 @checked()
@@ -146,16 +148,19 @@ def _edges(
     batch_x: OptTensor,
     batch_y: OptTensor,
     r: float | None,
-    cosine: bool,
     others: bool,
 ) -> Tensor:
-    metric = "cosine" if cosine else "euclidean"
     # A tensor: a graph would keep the number.
     within = None if r is None else torch.full([], r, dtype=torch.float64, device="cpu")
     edges: Tensor = torch.ops.farpoint._edges(
-        _columns(x), _columns(y), k, batch_x, batch_y, within, metric, others
+        _columns(x), _columns(y), k, batch_x, batch_y, within, others
     )
     return edges
+
+
+def _check_metric(cosine: bool) -> None:
+    if cosine:
+        raise ValueError("cosine: expected False, got True; normalize the points instead")
 
 
 def _directed(edges: Tensor, flow: str) -> Tensor:

@@ -330,16 +330,11 @@ def int64(device: torch.device, *values: int) -> Tensor:
     return torch.tensor(values, device=device)
 
 
-# Beyond those of `differentiable`: optional arguments and other numbers of dimensions.
+# Every optional argument; how each alone is compiled and exported is in test_options.py.
 SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
-    "fps of one point": lambda d: ("furthest_point_sample", (random(d, 1, 1, 3), 1)),
     "fps with everything": lambda d: (
         "furthest_point_sample",
         (random(d, 2, 20, 3), 9, int64(d, 1, 2), int64(d, 20, 9), True, 0.5 * random(d, 2).abs()),
-    ),
-    "fps in 5 dimensions": lambda d: (
-        "furthest_point_sample",
-        (random(d, 2, 20, 5).double().requires_grad_(), 5, None, None, True),
     ),
     "ragged with everything": lambda d: (
         "furthest_point_sample_ragged",
@@ -348,49 +343,10 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
             *(20, 12, 12, False, random(d, 2).abs()),
         ),
     ),
-    "fps by distances": lambda d: (
-        "furthest_point_sample_with_distances",
-        (random(d, 2, 9, 9).abs().requires_grad_(), 5, int64(d, 1, 2), int64(d, 9, 7), True),
-    ),
-    "gather from an empty batch": lambda d: (
-        "gather_points",
-        (random(d, 0, 4, 9).requires_grad_(), torch.zeros(0, 3, dtype=torch.int32, device=d)),
-    ),
-    "knn of more than there are": lambda d: (
-        "knn",
-        (random(d, 2, 5, 3).requires_grad_(), random(d, 2, 4, 3).requires_grad_(), 7),
-    ),
-    "knn with lengths": lambda d: (
-        "knn",
-        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), 3, int64(d, 9, 4)),
-    ),
-    "shell in float64": lambda d: (
-        "ball_query",
-        (random(d, 2, 9, 3).double(), random(d, 2, 4, 3).double(), 2.0, 3, int64(d, 9, 4), 1.0),
-    ),
-    "shells of each cloud": lambda d: (
-        "ball_query",
-        (
-            *(random(d, 2, 9, 3), random(d, 2, 4, 3), 0.0, 3, None, 0.0),
-            random(d, 2, 2).abs().cumsum(1),
-        ),
-    ),
-    "nearest sample with lengths": lambda d: (
-        "nearest_sample",
-        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), int64(d, 9, 0), int64(d, 1, 4)),
-    ),
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(n, marks=pytest.mark.slow) for n in SAMPLES if "everything" not in n),
-        *(n for n in SAMPLES if "everything" in n),
-        *DIFFERENTIABLE,
-        *WITHOUT_GRADIENT,
-    ],
-)
+@pytest.mark.parametrize("name", [*SAMPLES, *DIFFERENTIABLE, *WITHOUT_GRADIENT])
 def test_opcheck(device: torch.device, name: str) -> None:
     if name in DIFFERENTIABLE:
         case = DIFFERENTIABLE[name]

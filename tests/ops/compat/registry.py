@@ -121,7 +121,7 @@ new_offset=new_ends, nsample=4, with_xyz=True
 pointops.ball_query_and_group <- feat=features, xyz=xyz, offset=ends, new_xyz=new_xyz, \
 new_offset=new_ends, max_radio=0.5, min_radio=0.1, nsample=4, with_xyz=True
 pointops.query_and_group <- nsample=4, xyz=xyz, new_xyz=new_xyz, feat=features, idx=None, \
-offset=ends, new_offset=new_ends, dilation=1
+offset=ends, new_offset=new_ends, dilation=0
 pointops.queryandgroup <- nsample=4, xyz=xyz, new_xyz=new_xyz, feat=features, idx=None, \
 offset=ends, new_offset=new_ends, use_xyz=True
 pointops.interpolation2 <- xyz=xyz, new_xyz=new_xyz, feat=features, offset=ends, \

@@ -5,16 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from inspect import isfunction, signature
-from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
 from tests.ops.compat.registry import CALLS, MODULES, Call
+from tests.ops.test_errors import cases, expect_error
 from torch import Tensor, nn
-
-from farpoint_ops.compat import pointnet2, pointnet2_stack, pytorch3d, torch_cluster
-from farpoint_ops.compat.pointops import batched
 
 ERRORS = TypeError, ValueError, IndexError
 # What these return has a place for each point or cloud that the argument counts.
@@ -71,27 +68,46 @@ def test_every_function_has_a_call() -> None:
     assert ours <= {name.removesuffix(".forward") for name in CALLS}
 
 
-@pytest.mark.parametrize(
-    "module", [pointnet2.QueryAndGroup, pointnet2_stack.QueryAndGroup, batched.QueryAndGroup]
-)
-def test_a_module_refuses_what_its_forward_could_not_use(module: type[nn.Module]) -> None:
-    with pytest.raises(ValueError, match="radius: expected a positive number, got 0"):
-        module(0.0, 4)
-    with pytest.raises(ValueError, match="nsample: expected at least 1, got 0"):
-        module(0.5, 0)
-    with pytest.raises(TypeError, match=r"nsample: expected int, got 0\.5"):
-        module(4, 0.5)
+WRONG = """
+pointnet2.QueryAndGroup(0.0, 4) -> ValueError: radius: expected a positive number, got 0
+pointnet2_stack.QueryAndGroup(0.5, 0) -> ValueError: nsample: expected at least 1, got 0
+batched.QueryAndGroup(4, 0.5) -> TypeError: nsample: expected int, got 0.5
+pointnet2.QueryAndGroup(1.0, 2, ret_unique_cnt=True) -> ValueError: ret_unique_cnt: expected sample
+pointnet2.QueryAndGroup(1.0, 2, False)(x, x) -> ValueError: features: ... where use_xyz is False
+pointnet2_stack.QueryAndGroup(1.0, 2, False)(flat, two, flat, two) -> ValueError: features: expected
+pointnet2_stack.stack_farthest_point_sample(flat, two[:1], 3) -> ValueError: ... up to 40, got [20]
+pointops.knn_query(3, flat, ends[:1]) -> ValueError: offset: ...rise to 40...got [20]
+pointops.knn_query(3, flat, ends, flat, ends[1:]) -> ValueError: new_offset: ...with B = 2, got [1]
+pointops.knn_query_and_group(flat, flat) -> ValueError: nsample, offset: expected both where idx
+pointops.ball_query(3, 0.1, 0.2, flat, ends) -> ValueError: min_radius: expected less than max
+pointops.query_and_group(3, flat, None, flat, None, ends, ends, 1) -> ValueError: dilation: exp
+pointops.KNNQuery.apply(4, flat, flat, ends, ends) -> TypeError: offset: expected int32 or int64
+pointops.furthestsampling(x, 9) -> TypeError: new_offset
+pointops.knnquery(4, x, x) -> TypeError: offset
+pointops.interpolation(x.mT, rows, rows.float()) -> TypeError: offset
+pointops.grouping(x.mT, rows) -> ValueError: feat: expected shape (n, c), got [2, 3, 20]
+torch_cluster.fps(flat, two) -> ValueError: batch: expected shape (40,), got [2]
+torch_cluster.knn(flat, flat, 1, order) -> ValueError: batch_x: expected clouds one behind the other
+torch_cluster.nearest(flat, flat[20:], order.sort()[0], two[:0].new_ones(20)) -> ValueError: batch_y
+torch_cluster.knn_graph(flat, 1, flow="up") -> ValueError: flow: expected source_to_target
+torch_cluster.knn(flat, flat) -> TypeError: missing ... 'k'
+pytorch3d.knn_gather(x) -> TypeError: missing ... 'idx'
+pytorch3d.knn_points(x, x, two + 1) -> ValueError: lengths1: expected values of 0 to 20, got
+pytorch3d.knn_points(x, x, norm=1) -> ValueError: norm: expected 2, got 1
+torch_cluster.knn_graph(flat, 1, cosine=True) -> ValueError: cosine: expected False, got True
+pytorch3d.sample_farthest_points(x, K=[1]) -> ValueError: K: expected 2 values, one per cloud, got 1
+knn_cuda.KNN(21, True)(x, x) -> ValueError: ref: expected at least k = 21 points, got 20
+"""
 
 
-def test_a_missing_argument_is_an_error_of_python() -> None:
-    xyz = torch.rand(4, 3)
-    functions: list[tuple[FunctionType, str]] = [
-        (torch_cluster.knn, "'k'"),
-        (pytorch3d.knn_gather, "'idx'"),
-    ]
-    for function, missing in functions:
-        with pytest.raises(TypeError, match=f"missing .* {missing}"):
-            function(xyz, xyz) if function is torch_cluster.knn else function(xyz)
+@pytest.mark.parametrize("line", cases(WRONG))
+def test_a_bad_argument_is_named(device: torch.device, line: str) -> None:
+    """Of a call, of a module that its forward could not use, of another library's order."""
+    x = torch.rand(2, 20, 3, device=device)
+    integers = {"two": [20, 20], "ends": [20, 40], "order": [0, 1] * 20, "rows": [[[0, 1]]]}
+    names = {name: torch.tensor(values, device=device) for name, values in integers.items()}
+    libraries = {module.__name__.split(".")[-1]: module for module in MODULES}
+    expect_error(line, {**libraries, **names, "x": x, "flat": x.flatten(0, 1)})
 
 
 PROGRAM = """
@@ -119,10 +135,9 @@ torch_cluster.radius(wide, wide, 12.9, None, None, many, 1, None, True).size(1) 
 torch_cluster.knn(x, x[:5], many).shape == (2, 250)
 torch_cluster.knn_graph(x, many).shape == (2, 50 * 49)
 torch_cluster.knn_graph(wide, 4).shape == (2, 1200)
-torch_cluster.knn_graph(wide, 4, cosine=True).shape == (2, 1200)
 torch_cluster.fps(x, torch.arange(2).repeat_interleave(25) * 2**40).shape == (26,)
 torch_cluster.fps(x, batch_size=2**40).shape == (25,)
-pytorch3d.knn_points(wide[None], wide[None], norm=1, K=4).idx.shape == (1, 300, 4)
+pytorch3d.knn_points(wide[None], wide[None], K=4).idx.shape == (1, 300, 4)
 pytorch3d.knn_points(x[None, :1], x[None], K=1 << 20).idx[0, 0, 50:].any() == False
 pytorch3d.ball_query(x[None, :1], x[None], K=1 << 20, return_nn=False).idx.max() < 50
 knn_cuda.KNN(4, True)(wide[None], wide[None])[1].shape == (1, 300, 4)

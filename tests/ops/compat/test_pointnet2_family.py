@@ -38,13 +38,6 @@ def test_groups_are_filled_uniformly(inputs: tuple[Tensor, Tensor]) -> None:
     assert len(torch.cat(filled).unique()) > 16
 
 
-def test_a_count_without_uniform_filling_is_an_error() -> None:
-    with pytest.raises(ValueError, match="ret_unique_cnt: expected sample_uniformly"):
-        pointnet2.QueryAndGroup(1.0, 2, ret_unique_cnt=True)
-    with pytest.raises(ValueError, match="features: expected a tensor where use_xyz is False"):
-        pointnet2.QueryAndGroup(0.3, 6, use_xyz=False)(torch.zeros(1, 4, 3), torch.zeros(1, 2, 3))
-
-
 class Stack:
     """Two clouds of 50 and 30 points, 6 and 4 centers, one of them far from everything."""
 
@@ -130,16 +123,6 @@ def test_stacked_feature_propagation_where_coordinates_have_a_gradient(
     assert known.grad is None
 
 
-def test_wrong_counts_are_named(device: torch.device) -> None:
-    stack = Stack(device)
-    with pytest.raises(ValueError, match=r"xyz_batch_cnt: .* add up to 80, got \[50\]"):
-        pointnet2_stack.stack_farthest_point_sample(stack.xyz, stack.counts[:1], 3)
-    with pytest.raises(ValueError, match="features: expected a tensor where use_xyz is False"):
-        pointnet2_stack.QueryAndGroup(1.0, 2, use_xyz=False)(
-            stack.xyz, stack.counts, stack.centers, stack.center_counts
-        )
-
-
 Clouds = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -148,17 +131,6 @@ def clouds(request: pytest.FixtureRequest, device: torch.device) -> Clouds:
     """Points and queries, and their offsets."""
     made = make_clouds(device, request.param)
     return tuple(made[name].detach() for name in ("xyz", "new_xyz", "offset", "new_offset"))
-
-
-def test_dilation_takes_every_other_neighbor(clouds: Clouds) -> None:
-    xyz, new_xyz, offset, new_offset = clouds
-    feat = torch.rand(80, 5).to(xyz)
-    arguments = xyz, new_xyz, feat, None, offset, new_offset
-    idx = pointops.query_and_group(4, *arguments, dilation=1, with_feat=False)
-    expected = pointops.knn_query(7, xyz, offset, new_xyz, new_offset)[0][:, ::2]
-    large = [*range(6), *range(7, 17)]
-    assert torch.equal(idx[large], expected[large])
-    assert sorted(set(idx[6].tolist())) == [30, 31], "the cloud of two, as far as it goes"
 
 
 def test_ball_query_spreads_over_the_shell(clouds: Clouds) -> None:
@@ -194,41 +166,3 @@ def test_interpolation_leaves_out_what_does_not_exist(clouds: Clouds) -> None:
         torch.testing.assert_close(
             grad, torch.autograd.grad(expected.square().sum(), feat, retain_graph=True)[0]
         )
-
-
-def test_bad_offsets_are_named(clouds: Clouds) -> None:
-    xyz, new_xyz, offset, _ = clouds
-    with pytest.raises(ValueError, match=r"offset: expected offsets that rise to 80.*got \[30\]"):
-        pointops.knn_query(3, xyz, offset[:1])
-    with pytest.raises(
-        ValueError, match=r"new_offset: expected shape \(B,\) with B = 3, got \[1\]"
-    ):
-        pointops.knn_query(3, xyz, offset, xyz, offset[2:])
-    with pytest.raises(ValueError, match="nsample, offset: expected both where idx is None"):
-        pointops.knn_query_and_group(xyz, xyz)
-    with pytest.raises(ValueError, match="min_radius: expected less than max_radius"):
-        pointops.ball_query(3, 0.1, 0.2, xyz, offset)
-    with pytest.raises(TypeError, match="offset: expected int32 or int64"):
-        pointops.KNNQuery.apply(4, xyz, new_xyz, offset, offset)  # which takes offsets first
-
-
-def test_batched_calls_are_refused(device: torch.device) -> None:
-    cloud = torch.rand(1, 80, 3, device=device)
-    rows = torch.zeros(1, 4, 3, dtype=torch.int32, device=device)
-    with pytest.raises(TypeError, match="new_offset"):
-        pointops.furthestsampling(cloud, 9)
-    with pytest.raises(TypeError, match="offset"):
-        pointops.knnquery(4, cloud, cloud)
-    with pytest.raises(TypeError, match="offset"):
-        pointops.interpolation(cloud.mT, rows, rows.float())
-    with pytest.raises(ValueError, match=r"feat: expected shape \(n, c\), got \[1, 3, 80\]"):
-        pointops.grouping(cloud.mT, rows)
-
-
-def test_a_name_of_the_batched_library_is_an_error_that_names_its_module() -> None:
-    for name in ("GroupAll", "gathering", "knnquery_heap"):
-        with pytest.raises(AttributeError, match=rf"{name}.* in {pointops.__name__}.batched"):
-            getattr(pointops, name)
-    with pytest.raises(AttributeError, match=r"no attribute 'gatherings'$"):
-        _ = pointops.gatherings
-    assert not hasattr(pointops, "gathering")

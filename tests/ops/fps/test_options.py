@@ -1,4 +1,4 @@
-"""Sampling to a radius, by distances, and of points that are not finite."""
+"""Sampling to a radius, and of points that are not finite."""
 
 import pytest
 import torch
@@ -9,7 +9,6 @@ from torch import Tensor
 from farpoint_ops import (
     farthest_point_sample,
     farthest_point_sample_ragged,
-    farthest_point_sample_with_distances,
     poisson_disk_sample,
 )
 from farpoint_ops import farthest_point_sample_ragged as sample_ragged
@@ -71,44 +70,20 @@ def test_without_a_number_the_radius_alone_ends_it(device: torch.device) -> None
         assert_same(ragged, (rows, distances, offsets))
 
 
-def test_padded_samples_work_under_vmap_compile_and_export(device: torch.device) -> None:
-    """They are the ragged ones, -1 and 0 behind, and how many there are."""
-    clouds = torch.rand(3, 2, 50, 3, generator=torch.Generator().manual_seed(9)).to(device)
-
-    class Padded(torch.nn.Module):
-        def forward(self, batch: Tensor) -> tuple[Tensor, ...]:
-            return (
-                *farthest_point_sample(batch, radius=0.4, max_samples=40, return_distances=True),
-                *poisson_disk_sample(batch, 0.4, max_samples=5),
-            )
-
-    padded = Padded()
-    rows, distances, counts, few, five = padded(clouds[0])
-    ragged = farthest_point_sample(clouds[0], 40, radius=0.4, return_distances=True)
+def test_padded_samples_are_the_ragged_ones(device: torch.device) -> None:
+    """-1 and 0 behind them, and how many there are."""
+    clouds = torch.rand(2, 50, 3, generator=torch.Generator().manual_seed(9)).to(device)
+    rows, distances, counts = farthest_point_sample(
+        clouds, radius=0.4, max_samples=40, return_distances=True
+    )
+    ragged = farthest_point_sample(clouds, 40, radius=0.4, return_distances=True)
     assert torch.equal(rows[rows >= 0], ragged[0])
     assert torch.equal(distances[rows >= 0], ragged[1])
     assert not distances[rows < 0].any()
     assert torch.equal(counts, ragged[2].diff())
+    few, five = poisson_disk_sample(clouds, 0.4, max_samples=5)
     assert torch.equal(few, rows[:, :5])
     assert five.tolist() == [5, 5]
-    batch = torch.export.Dim.DYNAMIC
-    exported = torch.export.export(padded, (clouds[0],), dynamic_shapes=({0: batch, 1: batch},))
-    compiled = torch.compile(padded, fullgraph=True, dynamic=True, backend="aot_eager")
-    mapped = torch.vmap(padded)(clouds)
-    for v, cloud in enumerate(clouds):
-        for answer in (tuple(t[v] for t in mapped), exported.module()(cloud), compiled(cloud)):
-            assert all(map(torch.equal, answer, padded(cloud)))
-
-
-def test_vmap_to_a_radius_names_max_samples() -> None:
-    clouds = torch.rand(2, 1, 9, 3)
-    for sample in (
-        lambda c: farthest_point_sample(c, radius=0.1)[0],
-        lambda c: farthest_point_sample_ragged(c[0], [0, 9], 9, radius=0.1)[0],
-        lambda c: poisson_disk_sample(c, 0.1)[0],
-    ):
-        with pytest.raises(RuntimeError, match=r"radius: torch\.vmap cannot .* give max_samples"):
-            torch.vmap(sample)(clouds)
 
 
 def test_a_cloud_with_nothing_finite_is_one_sample(device: torch.device) -> None:
@@ -117,61 +92,6 @@ def test_a_cloud_with_nothing_finite_is_one_sample(device: torch.device) -> None
         cloud, 5, start=2, radius=0.0, return_distances=True
     )
     assert (rows.tolist(), distances.tolist(), offsets.tolist()) == ([2], [0.0], [0, 1])
-
-
-def matrices(dtype: torch.dtype, n: int = 90) -> Tensor:
-    """Two (2, n, n): distances in 80 dimensions; small integers that tie and are not symmetric."""
-    generator = torch.Generator().manual_seed(4)
-    points = torch.randn(n, 80, generator=generator)
-    integers = torch.randint(0, 5, (n, n), generator=generator)
-    return torch.stack([torch.cdist(points, points), integers.float()]).to(dtype)
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
-)
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 90])
-def test_equals_the_reference(device: torch.device, dtype: torch.dtype, n: int) -> None:
-    distances = matrices(dtype, n)
-    for m in {1, (n + 1) // 2, n}:
-        actual = farthest_point_sample_with_distances(
-            distances.to(device), m, return_distances=True
-        )
-        assert_same(actual, reference.furthest_point_sample_with_distances(distances, m))
-
-
-def test_no_index_comes_twice_and_each_sample_is_a_prefix(device: torch.device) -> None:
-    distances = matrices(torch.float32).to(device)
-    distances[0, 5] = 0
-    distances[1].fill_diagonal_(9)
-    whole = farthest_point_sample_with_distances(distances, 90)
-    assert (whole.sort(-1).values.cpu() == torch.arange(90)).all()
-    for m in (1, 7, 89):
-        assert torch.equal(farthest_point_sample_with_distances(distances, m), whole[:, :m])
-
-
-def test_starts_lengths_and_what_is_no_distance(device: torch.device) -> None:
-    distances = matrices(torch.float64)
-    distances[0, :, 8] = torch.nan
-    distances[0, 3, 4] = torch.inf
-    starts, lengths = torch.tensor([8, 20]), torch.tensor([90, 31])
-    given = distances.clone()
-    given[1, 31:] = torch.inf
-    given[1, :, 31:] = torch.inf
-    actual = farthest_point_sample_with_distances(
-        given.to(device), 31, start=starts, lengths=lengths, return_distances=True
-    )
-    expected = reference.furthest_point_sample_with_distances(distances, 31, starts, lengths)
-    assert_same(actual, expected)
-
-
-def test_samples_what_coordinates_sample(device: torch.device) -> None:
-    """Integers: their squared distances are exact."""
-    points = torch.randint(0, 50, (1, 200, 7), generator=torch.Generator().manual_seed(1))
-    squared = (points[:, :, None] - points[:, None]).square().sum(-1)
-    expected = farthest_point_sample(points.float().to(device), 150)
-    actual = farthest_point_sample_with_distances(squared.float().to(device), 150)
-    assert torch.equal(actual, expected)
 
 
 @pytest.fixture

@@ -227,9 +227,6 @@ def test_any_small_cloud_equals_the_reference(
     assert_same(nearest_sample(cloud, queries), reference.nearest_sample(cloud, queries))
 
 
-ops = torch.ops.farpoint
-
-
 @pytest.mark.parametrize("k", [6, 9, 40, 200])
 @pytest.mark.parametrize("n", [1, 5])
 def test_knn_of_more_than_there_are(device: torch.device, n: int, k: int) -> None:
@@ -258,17 +255,6 @@ def test_places_left_move_nothing(device: torch.device) -> None:
     expected = torch.autograd.grad(knn(*leaves, 3)[1], leaves, ones[..., :3])
     for a, e in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, e)
-
-
-def test_knn_ragged_equals_the_reference(device: torch.device) -> None:
-    xyz, queries = random(device, 60, 3), random(device, 31, 3)
-    offsets, wanted = [0, 40, 40, 43, 60], [0, 9, 14, 31, 31]
-    for k in (1, 5, 50):
-        squared, idx = ops.knn_ragged(
-            xyz, queries, k, torch.tensor(offsets).to(device), torch.tensor(wanted).to(device)
-        )
-        expected = reference.knn_ragged(xyz.cpu(), queries.cpu(), k, offsets, wanted)
-        assert_same((idx, squared), expected)
 
 
 def test_the_edges_of_a_shell(device: torch.device) -> None:

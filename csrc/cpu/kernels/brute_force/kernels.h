@@ -1,10 +1,76 @@
-// Brute-force kernels with the instruction set FARPOINT_SIMD, the name of a namespace.
+// Brute-force kernels with the instruction set FARPOINT_SIMD, the name of a namespace, on vectors
+// of FARPOINT_VECTOR_BYTES of floats or doubles: GCC's vector types, and what those lack.
 #pragma once
 
-#include "cpu/kernels/brute_force/vectors.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "cpu/kernels/levels/backend.h"
 
 namespace farpoint::cpu::brute_force::FARPOINT_SIMD {
+
+template <class Real>
+struct VectorOf {
+  typedef Real type __attribute__((vector_size(FARPOINT_VECTOR_BYTES)));
+  static constexpr int kLanes = FARPOINT_VECTOR_BYTES / sizeof(Real);
+};
+template <class Real>
+using Vector = typename VectorOf<Real>::type;
+template <class Real>
+using Mask = decltype(Vector<Real>{} < Vector<Real>{});
+
+template <class Real>
+inline Vector<Real> load_vector(const Real* from) {
+  Vector<Real> v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+template <class Real>
+inline void store_vector(Real* to, Vector<Real> v) {
+  std::memcpy(to, &v, sizeof(v));
+}
+
+// a * b + c, rounded once; and whether a lane of a is less than that of b.
+#if FARPOINT_VECTOR_BYTES == 64
+inline Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline Vector<double> multiply_add(Vector<double> a, Vector<double> b, Vector<double> c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
+inline bool any_less(Vector<float> a, Vector<float> b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ) != 0;
+}
+inline bool any_less(Vector<double> a, Vector<double> b) {
+  return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ) != 0;
+}
+#elif FARPOINT_VECTOR_BYTES == 32
+inline Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+inline Vector<double> multiply_add(Vector<double> a, Vector<double> b, Vector<double> c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+inline bool any_less(Vector<float> a, Vector<float> b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)) != 0;
+}
+inline bool any_less(Vector<double> a, Vector<double> b) {
+  return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_LT_OQ)) != 0;
+}
+#else
+template <class V>
+inline V multiply_add(V a, V b, V c) {
+  for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
+}
+template <class V>
+inline bool any_less(V a, V b) {
+  bool any = false;
+  for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) any |= a[i] < b[i];
+  return any;
+}
+#endif
 
 // One block in registers.
 template <class Real>
@@ -114,22 +180,6 @@ FarthestPoint<Real> apply(const BlockPoints<Real>& points, const Real* sample, i
   return largest.result();
 }
 
-template <class Real>
-FarthestPoint<Real> apply_row(const MatrixPoints<Real>& points, const Real* row, int64_t begin,
-                              int64_t end) {
-  Largest<Real> largest(begin);
-  for (int64_t b = begin; b < end; ++b) {
-    const int64_t left = points.n - b * kBlock;
-    Real last[kBlock] = {};
-    if (left < kBlock) std::memcpy(last, row + b * kBlock, left * sizeof(Real));
-    auto nearest = Block<Real>::load(points.nearest + b * kBlock);
-    nearest.take_lower(Block<Real>::load(left < kBlock ? last : row + b * kBlock));
-    nearest.store(points.nearest + b * kBlock);
-    largest.offer(nearest);
-  }
-  return largest.result();
-}
-
 constexpr int64_t kWideDims = 3;
 
 inline Block<double> wide_distances(const double* blocks, int64_t block, const double* query) {
@@ -175,8 +225,8 @@ inline int64_t within_wide(const double* blocks, int64_t n, const double* query,
   return found;
 }
 
-constexpr BruteKernels<float> kNarrow = {apply<float>, apply_row<float>};
-constexpr BruteKernels<double> kWide = {apply<double>, apply_row<double>};
+constexpr BruteKernels<float> kNarrow = {apply<float>};
+constexpr BruteKernels<double> kWide = {apply<double>};
 constexpr WideSearches kWideSearches = {nearest_wide, within_wide};
 
 }  // namespace farpoint::cpu::brute_force::FARPOINT_SIMD

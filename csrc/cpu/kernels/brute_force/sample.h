@@ -1,6 +1,6 @@
-// Farthest point sampling by brute force: any number of dimensions, float32 or float64, or a matrix
-// of distances. One sample at a time over all points, the points in blocks that a vector register
-// holds, on several threads where a sample is worth them.
+// Farthest point sampling by brute force: any number of dimensions, float32 or float64. One sample
+// at a time over all points, the points in blocks that a vector register holds, on several threads
+// where a sample is worth them.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/kernels/brute_force/blocks.h"
 #include "cpu/kernels/fps/furthest_point_sample.h"
+#include "cpu/kernels/rows.h"
 #include "cpu/kernels/spatial/parallel.h"
 #include "cpu/kernels/stop.h"
 
@@ -28,15 +28,13 @@ class BruteSampler {
         nearest_(blocks_ * kBlock, std::numeric_limits<Real>::infinity()),
         found_(team.threads()) {
     std::fill(nearest_.begin() + rows.size(), nearest_.end(), Real{-1});
-    if (!task.matrix)
-      points_ = in_blocks(values_, static_cast<int64_t>(rows.size()), task.columns,
-                          [&](int64_t i) { return rows[i]; });
+    points_ = in_blocks(values_, static_cast<int64_t>(rows.size()), task.columns,
+                        [&](int64_t i) { return rows[i]; });
   }
 
   // Adds the point rows[index]; finds the farthest of the others.
   FarthestPoint<Real> apply(int64_t index) {
     sample_ = values_ + rows_[index] * task_.columns;
-    nearest_[index] = 0;  // a matrix need not say so
     team_.template run<&BruteSampler::apply_part>(*this);
     FarthestPoint<Real> best = found_[0].value;
     for (const Part& part : found_) {  // ascending parts: the first of equals has the lowest index
@@ -53,13 +51,8 @@ class BruteSampler {
   void apply_part(int part) {
     const int64_t begin = blocks_ * part / team_.threads();
     const int64_t end = blocks_ * (part + 1) / team_.threads();
-    const BruteKernels<Real>& kernels = brute_kernels<Real>();
-    if (task_.matrix) {
-      found_[part].value = kernels.apply_row({task_.n, nearest_.data()}, sample_, begin, end);
-    } else {
-      found_[part].value =
-          kernels.apply({points_.data(), task_.columns, nearest_.data()}, sample_, begin, end);
-    }
+    found_[part].value = brute_kernels<Real>().apply(
+        {points_.data(), task_.columns, nearest_.data()}, sample_, begin, end);
   }
 
   const FpsTask& task_;
@@ -88,8 +81,7 @@ int64_t sample_by_brute_force(const FpsTask& task, const std::vector<int32_t>& r
     task.indices[i] = rows[index];
     if (i + 1 == most && !distances) return most;
     const FarthestPoint<Real> farthest = sampler.apply(index);
-    // Of coordinates the root; of a matrix the distance as it stands.
-    const Real radius = task.matrix ? farthest.distance : std::sqrt(farthest.distance);
+    const Real radius = std::sqrt(farthest.distance);
     if (distances) distances[i] = radius;
     const bool reached = task.radius >= 0 && radius <= static_cast<Real>(task.radius);
     if (i + 1 == most || farthest.index < 0 || reached) return i + 1;

@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "cpu/kernels/brute_force/sample.h"
-#include "cpu/kernels/finite.h"
 #include "cpu/kernels/levels/backend.h"
+#include "cpu/kernels/rows.h"
 #include "cpu/kernels/spatial/parallel.h"
 
 namespace farpoint::cpu {
 namespace {
 
 // Three float32 dimensions, which have a sampler of their own.
-bool is_spatial(const FpsTask& task) { return !task.wide && !task.matrix && task.columns == 3; }
+bool is_spatial(const FpsTask& task) { return !task.wide && task.columns == 3; }
 
 bool ends_early(const FpsTask& task) { return task.radius >= 0; }
 
@@ -45,13 +45,8 @@ int64_t sample_points(const FpsTask& task, const float* xyz, int64_t n, int64_t 
                            task.deadline, stop_squared});
 }
 
-// The rows that can be sampled before any other: of a matrix, all.
+// The rows that can be sampled before any other.
 std::vector<int32_t> rows_to_sample(const FpsTask& task) {
-  if (task.matrix) {
-    std::vector<int32_t> rows(task.n);
-    std::iota(rows.begin(), rows.end(), 0);
-    return rows;
-  }
   return task.wide ? finite_rows(static_cast<const double*>(task.values), task.n, task.columns)
                    : finite_rows(static_cast<const float*>(task.values), task.n, task.columns);
 }
@@ -113,16 +108,11 @@ bool sample(const FpsTask& task, int threads) {
   return true;
 }
 
-// Values that brute force looks at for each sample.
-int64_t values_a_sample(const FpsTask& task) {
-  return task.matrix ? task.n : task.n * task.columns;
-}
-
 // Nanoseconds, to within a factor of two. Brute force takes half a cycle to a cycle for 64 bytes,
 // and more from memory.
 int64_t cost(const FpsTask& task) {
   if (is_spatial(task)) return 15 * task.n + 200 * task.m;
-  const int64_t bytes = values_a_sample(task) * (task.wide ? 8 : 4);
+  const int64_t bytes = task.n * task.columns * (task.wide ? 8 : 4);
   return 10 * task.n + task.m * (100 + bytes / 32);
 }
 
@@ -131,7 +121,7 @@ int64_t cost(const FpsTask& task) {
 int64_t most_threads(const FpsTask& task) {
   constexpr int64_t kCostOfPart = 500'000, kPointsOfPart = 8192, kMostParts = 16;
   constexpr int64_t kValuesOfPart = 100'000;
-  if (!is_spatial(task)) return std::max<int64_t>(1, values_a_sample(task) / kValuesOfPart);
+  if (!is_spatial(task)) return std::max<int64_t>(1, task.n * task.columns / kValuesOfPart);
   const int64_t parts = std::min(cost(task) / kCostOfPart, task.n / kPointsOfPart);
   return std::clamp<int64_t>(parts, 1, kMostParts);
 }

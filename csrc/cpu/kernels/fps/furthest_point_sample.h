@@ -13,9 +13,8 @@ namespace farpoint::cpu {
 struct FpsTask {
   const void* values;  // n rows of `columns` numbers: float64 where `wide`, else float32
   int64_t n;
-  int64_t columns;  // the dimensions; of a matrix, at least n
+  int64_t columns;  // the dimensions
   bool wide;
-  bool matrix;       // values[i * columns + j] is the distance from sample i to point j
   int64_t m;         // 1 <= m <= n
   int64_t start;     // a row; where it is not finite, the first finite row stands in
   int32_t* indices;  // m rows of this cloud

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -66,13 +67,6 @@ struct BlockPoints {
   Real* nearest;  // squared distance of each point to its nearest sample; negative for padding
 };
 
-// A matrix of distances, of which a sample reads one row.
-template <class Real>
-struct MatrixPoints {
-  int64_t n;
-  Real* nearest;  // as above
-};
-
 // The largest of `nearest` and the lowest index that has it; 0 and -1 where none is positive.
 template <class Real>
 struct FarthestPoint {
@@ -87,9 +81,6 @@ struct BruteKernels {
   // Moves `nearest` for one more sample (dims), and finds the farthest point.
   FarthestPoint<Real> (*apply)(const BlockPoints<Real>& points, const Real* sample, int64_t begin,
                                int64_t end);
-  // Likewise with the row (n) of a matrix; what is NaN moves nothing.
-  FarthestPoint<Real> (*apply_row)(const MatrixPoints<Real>& points, const Real* row, int64_t begin,
-                                   int64_t end);
 };
 
 // Searches among points in three dimensions in float64. Distances that are infinite or NaN are
@@ -112,6 +103,17 @@ struct Backend {
   BruteKernels<double> wide;
   WideSearches wide_searches;
 };
+
+enum class SimdLevel { kPlain, kAvx2, kAvx512 };
+
+// The best level of this processor, or what the environment variable FARPOINT_CPU_SIMD ("plain",
+// "avx2", "avx512") or limit_simd asks for where that is lower.
+SimdLevel simd_level();
+const char* name_of(SimdLevel level);
+
+// Every level gives the same bits, so limiting one is for tests and benchmarks. An empty name
+// lifts the limit; an unknown one throws std::invalid_argument.
+void limit_simd(const std::string& name);
 
 // That of simd_level().
 const Backend& backend();

@@ -1,6 +1,4 @@
 // Run-time selection of the instruction set, from cpuid and FARPOINT_CPU_SIMD.
-#include "cpu/kernels/levels/simd_level.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

@@ -1,9 +1,9 @@
-#include "cpu/kernels/messages/crc32c.h"
-
+// CRC-32C by the instruction of the processor, or by a table where it has none.
 #include <array>
 #include <cstring>
 
-#include "cpu/kernels/levels/simd_level.h"
+#include "cpu/kernels/levels/backend.h"
+#include "cpu/kernels/messages/wire.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>

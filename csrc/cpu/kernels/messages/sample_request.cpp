@@ -1,7 +1,6 @@
 // Reads a SampleRequest.
 #include "cpu/kernels/messages/sample_request.h"
 
-#include "cpu/kernels/messages/fields.h"
 #include "cpu/kernels/messages/wire.h"
 
 namespace farpoint::cpu::messages {

@@ -5,13 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/kernels/clock.h"
-#include "cpu/kernels/finite.h"
 #include "cpu/kernels/fps/furthest_point_sample.h"
-#include "cpu/kernels/messages/crc32c.h"
-#include "cpu/kernels/messages/fields.h"
 #include "cpu/kernels/messages/sample_request.h"
 #include "cpu/kernels/messages/wire.h"
+#include "cpu/kernels/rows.h"
+#include "cpu/kernels/stop.h"
 
 namespace farpoint::cpu::messages {
 namespace {
@@ -74,7 +72,6 @@ struct Samples {
                     .n = request.points,
                     .columns = 3,
                     .wide = false,
-                    .matrix = false,
                     .m = request.samples,
                     .start = request.start,
                     .indices = rows.data(),

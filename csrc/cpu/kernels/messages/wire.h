@@ -1,15 +1,55 @@
-// The wire format of protobuf: fields read in order, and written.
+// The wire format of protobuf: the fields of farpoint.v1 that are read or written in C++, and how.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 
-namespace farpoint::cpu::messages {
+namespace farpoint::cpu {
+
+// CRC-32C (Castagnoli, RFC 3720) of what `crc` is of, followed by these bytes; 0 is of nothing.
+uint32_t crc32c(uint32_t crc, const void* data, size_t size);
+
+namespace messages {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian");
 
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+enum TensorField : uint64_t { kDataType = 1, kShape = 2, kData = 3, kCrc32c = 5 };
+
+enum DataType : uint64_t { kFloat32 = 1, kFloat64 = 2, kInt32 = 7 };
+
+enum RequestField : uint64_t {
+  kPoints = 1,
+  kLengths = 2,
+  kSampleCounts = 3,
+  kStartIndices = 4,
+  kMethod = 5,
+  kNonfinitePolicy = 6,
+  kReturnPoints = 8,
+  kReturnDistances = 9,
+  kReturnChecksums = 10,
+  kCoveringRadius = 12,
+};
+
+enum SamplingMethod : uint64_t { kFarthestPoint = 1, kPoissonDisk = 4 };  // 0 is the first of them
+
+enum NonfinitePolicy : uint64_t { kReject = 1, kIgnore = 2 };  // 0 is the first of them
+
+enum StreamRequestField : uint64_t { kRequest = 1, kMode = 2 };
+
+enum ResponseField : uint64_t {
+  kIndices = 1,
+  kSampledLengths = 2,
+  kSampledPoints = 3,
+  kDistances = 4,
+  kOrigins = 6,
+  kTimings = 7,
+};
+
+enum TimingsField : uint64_t { kQueueMs = 1, kComputeMs = 2, kServerMs = 3 };
 
 constexpr uint64_t tag(uint64_t field, WireType type) { return field << 3 | type; }
 
@@ -106,4 +146,5 @@ struct Writer {
   }
 };
 
-}  // namespace farpoint::cpu::messages
+}  // namespace messages
+}  // namespace farpoint::cpu

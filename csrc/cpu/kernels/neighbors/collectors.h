@@ -1,10 +1,11 @@
-// Result collectors of a tree search (nearest, k nearest, ball). Each offers
+// Tree searches (nearest, k nearest, ball): what collects their results, and the way through the
+// tree. A collector offers
 //   float reach() const       squared distance beyond which a point is of no interest
 //   void visit(const Leaf&)   meets the points of a leaf
 #pragma once
 
 #include "cpu/kernels/neighbors/lowest_keys.h"
-#include "cpu/kernels/spatial/tree.h"
+#include "cpu/kernels/spatial/build.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
@@ -117,8 +118,7 @@ class NearestSome {
   LowestHeap<uint64_t> lowest_;
 };
 
-// The lowest rows of a ball, or if hollow of one whose inside, but its center, does not count.
-template <bool kHollow>
+// The lowest rows of a ball, whose inside up to `inner`, but its center, does not count.
 class Within {
  public:
   // Gives up, its reach negative, when more than `patience` points were within reach.
@@ -141,7 +141,7 @@ class Within {
   void visit(const Leaf& leaf) {
     float squared[kLeaf];
     uint32_t bits = points_within(leaf, query_, reach_, squared);
-    if constexpr (kHollow) bits = outside_inner(bits, squared);
+    if (inner_ > 0) bits = outside_inner(bits, squared);
     for (; bits; bits &= bits - 1) {
       const int32_t row = leaf.index[__builtin_ctz(bits)];
       if (row == kNoIndex) continue;
@@ -165,6 +165,49 @@ class Within {
   const int64_t wanted_, patience_;
   LowestHeap<int32_t> lowest_;
   int64_t met_ = 0;
+};
+
+// Depth-first, nearest child first: every leaf within reach is visited. A box is left out only
+// where its bound is greater than the reach: at an equal distance it may hold a point of a lower
+// row. The bound never exceeds the computed distance to a point inside (see tree.h), so nothing
+// within reach is missed.
+template <class Collector>
+struct Traversal {
+  const Tree& tree;
+  const Point& query;
+  Collector& collector;
+
+  void run() {
+    const int top = tree.shape.levels - 1;
+    const int roots = static_cast<int>(tree.roots());
+    float nearest[kRoots];
+    for (int r = 0; r < roots; ++r) nearest[r] = smallest(box_distances(tree.root()[r], query));
+    for (uint32_t left = (1u << roots) - 1; left;) {
+      const int r = lowest_of(left, nearest);
+      if (nearest[r] > collector.reach()) return;
+      traverse(top, r);
+      left &= ~(1u << r);
+    }
+  }
+
+ private:
+  void traverse(int level, int64_t node) {
+    const Lanes bounds = box_distances(tree.level[level][node], query);
+    float bound[kFan];
+    store(bound, bounds);
+    const int64_t children = tree.shape.children(level) - node * kFan;
+    uint32_t left = children < kFan ? (1u << children) - 1 : (1u << kFan) - 1;
+    while ((left &= at_most(bounds, broadcast(collector.reach()))) != 0) {
+      const int lane = lowest_of(left, bound);
+      left &= ~(1u << lane);
+      const int64_t child = node * kFan + lane;
+      if (level == 0) {
+        collector.visit(tree.leaves[child]);
+      } else {
+        traverse(level - 1, child);
+      }
+    }
+  }
 };
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -6,7 +6,7 @@
 // the reason in tree.h.
 #pragma once
 
-#include "cpu/kernels/neighbors/traverse.h"
+#include "cpu/kernels/neighbors/collectors.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/kernels/finite.h"
+#include "cpu/kernels/rows.h"
 
 namespace farpoint::cpu {
 namespace {

@@ -27,8 +27,7 @@ class Scan {
     for (int64_t l = 0; l < count_; ++l) collector.visit(leaves_[l]);
   }
   // Rows come in order, so the first k are the lowest.
-  template <bool kHollow>
-  void search(const Point&, Within<kHollow>& collector) const {
+  void search(const Point&, Within& collector) const {
     for (int64_t l = 0; l < count_ && !collector.full(); ++l) collector.visit(leaves_[l]);
   }
 
@@ -153,27 +152,19 @@ inline bool nearest_to_many(const void* index, const float* queries, int64_t cou
 
 // A ball that holds many more points than are wanted is left to the scan: the more it holds, the
 // sooner the scan has met enough of them.
-template <bool kHollow>
-int64_t within_ball(const Index& cloud, const Point& q, float inner, float reach, int64_t k,
-                    int32_t* rows) {
-  if (cloud.tree) {
-    const double pairs = static_cast<double>(cloud.n) * static_cast<double>(k);
-    Within<kHollow> few(q, inner, reach, k, rows,
-                        k + static_cast<int64_t>(__builtin_sqrt(pairs) / 4));
-    cloud.search(q, few);
-    if (!few.gave_up()) return few.finish();
-  }
-  Within<kHollow> any(q, inner, reach, k, rows, INT64_MAX);
-  cloud.scan->search(q, any);
-  return any.finish();
-}
-
 inline int64_t within(const void* index, const float* query, float inner, float reach, int64_t k,
                       int32_t* rows) {
   const auto& cloud = *static_cast<const Index*>(index);
   const Point q = broadcast_point(query);
-  if (inner > 0) return within_ball<true>(cloud, q, inner, reach, k, rows);
-  return within_ball<false>(cloud, q, inner, reach, k, rows);
+  if (cloud.tree) {
+    const double pairs = static_cast<double>(cloud.n) * static_cast<double>(k);
+    Within few(q, inner, reach, k, rows, k + static_cast<int64_t>(__builtin_sqrt(pairs) / 4));
+    cloud.search(q, few);
+    if (!few.gave_up()) return few.finish();
+  }
+  Within any(q, inner, reach, k, rows, INT64_MAX);
+  cloud.scan->search(q, any);
+  return any.finish();
 }
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

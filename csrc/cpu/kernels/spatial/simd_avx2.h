@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "cpu/kernels/spatial/bits.h"
-
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 constexpr int kRegisterBytes = 32;

@@ -4,7 +4,7 @@
 // holds its words in registers while they are counted, so that one copy of them in shared memory
 // is enough.
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 #include "cuda/fps/sort/cells.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"

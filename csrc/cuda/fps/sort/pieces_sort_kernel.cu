@@ -8,7 +8,7 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/cloud.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 #include "cuda/fps/sort/cells.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 #include "cuda/fps/tree/partitions.cuh"
 #include "cuda/fps/tree/peers.cuh"
 #include "cuda/fps/tree/picker.cuh"

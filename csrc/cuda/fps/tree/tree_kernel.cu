@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/kernels.h"
+#include "cuda/fps/fps.h"
 #include "cuda/fps/sort/spatial_sort.h"
 #include "cuda/fps/tree/partitions.cuh"
 #include "cuda/fps/tree/picker.cuh"

@@ -15,8 +15,6 @@ zero. Indices and distances carry no gradient.
 """
 
 import math
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -54,8 +52,9 @@ def batch2offset(batch: Tensor) -> Tensor:
 @checked("xyz n 3, offset B int, new_offset B int", num_samples="new_offset", offsets="offset")
 def farthest_point_sampling(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
     """(n, 3), (B,), (B,) -> the rows of the samples of each cloud, (new_offset[-1],)."""
-    samples = _bounds("new_offset", new_offset).diff()
-    return farthest_point_sample_ragged(xyz, _bounds("offset", offset, xyz), samples)
+    counts = _bounds("new_offset", new_offset).diff()
+    rows: Tensor = farthest_point_sample_ragged(xyz, _bounds("offset", offset, xyz), counts)
+    return rows
 
 
 @checked(
@@ -75,7 +74,7 @@ def knn_query(
     is None.
     """
     new_xyz, bounds, new_bounds = _queries(xyz, offset, new_xyz, new_offset)
-    squared, idx = torch.ops.farpoint.knn_ragged(
+    idx, squared = torch.ops.farpoint._knn_ragged(
         xyz.detach(), new_xyz.detach(), nsample, bounds, new_bounds
     )
     return idx, squared.sqrt().masked_fill(idx < 0, _MISSING)
@@ -231,23 +230,14 @@ def query_and_group(
     with_feat: bool = True,
     with_xyz: bool = True,
 ) -> Found | Tensor:
-    """Features of every (dilation + 1)-th nearest point (m, nsample, 3 + c), and their rows.
+    """Features of the nearest points (m, nsample, 3 + c), and their rows.
 
-    Without `with_feat` only the rows, without `with_xyz` only the features of (m, nsample, c). A
-    cloud with fewer points than that takes is dilated as far as it goes.
+    Without `with_feat` only the rows, without `with_xyz` only the features of (m, nsample, c).
     """
-    if dilation < 0:
-        raise ValueError(f"dilation: expected at least 0, got {dilation}")
-    if idx is None:
-        reach = 1 + (nsample - 1) * (dilation + 1)
-        idx, _ = knn_query(reach, xyz, offset, new_xyz, new_offset)
-        if dilation:
-            _, bounds, new_bounds = _queries(xyz, offset, new_xyz, new_offset)
-            steps = (bounds.diff() - 1).double() / max(nsample - 1, 1)
-            steps = steps.clamp(max=dilation + 1)
-            steps = steps.repeat_interleave(new_bounds.diff(), output_size=idx.size(0))
-            idx = idx.gather(1, (steps[:, None] * torch.arange(nsample, device=idx.device)).long())
-    return (grouping(idx, feat, xyz, new_xyz, with_xyz), idx) if with_feat else idx
+    if dilation != 0:
+        raise ValueError(f"dilation: expected 0, got {dilation}")
+    found = knn_query_and_group(feat, xyz, offset, new_xyz, new_offset, idx, nsample, with_xyz)
+    return found if with_feat else found[1]
 
 
 @checked()
@@ -308,10 +298,3 @@ Grouping = Applied(grouping2)
 Interpolation = Applied(interpolation2)
 BallQuery = Applied(ball_query)
 KNNQuery = Applied(knn_query)
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        batched = import_module(f"{__name__}.batched")
-        where = f": it is in {__name__}.batched" if hasattr(batched, name) else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}")
