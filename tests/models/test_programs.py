@@ -88,7 +88,10 @@ def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):
         ("{", "expected JSON"),
         ("[]", "expected the format 'farpoint.program/1', got None"),
         ('{"format": "farpoint.program/1"}', "expected the key 'batching', got none"),
-        ('{"format": "farpoint.program/1", "batching": "often"}', "ragged, padded, equal, alone"),
+        (
+            '{"format": "farpoint.program/1", "batching": "often"}',
+            "'often' is not a valid Batching",
+        ),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused(text, reason):

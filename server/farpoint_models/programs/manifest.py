@@ -3,9 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +21,8 @@ from farpoint_models.programs.tensors import (
 FORMAT = "farpoint.program/1"
 FILE_NAME = "farpoint.json"
 """In the archive's extra files; next to `NAME.pt2` it is `NAME.pt2.json`."""
-# Rows are numbered by int32; torch.export writes the largest int64 for no limit.
-MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
 # Of a cloud that is kept as an example.
 EXAMPLE_ROWS = 256
-E = TypeVar("E", bound=Enum)
 
 
 @dataclass(frozen=True)
@@ -111,12 +107,12 @@ def parse_manifest(text: str | bytes) -> Manifest:
         raise ProgramError(f"manifest: expected the format {FORMAT!r}, got {found!r}")
     try:
         return Manifest(
-            batching=_member(Batching, content["batching"], "batching"),
-            inputs=tuple(_spec(item) for item in content["inputs"]),
-            outputs=tuple(_spec(item) for item in content["outputs"]),
-            limits={k: _limit(k, v) for k, v in content.get("limits", {}).items()},
+            batching=Batching(content["batching"]),
+            inputs=tuple(map(_spec, content["inputs"])),
+            outputs=tuple(map(_spec, content["outputs"])),
+            limits={name: tuple(ends) for name, ends in content.get("limits", {}).items()},
             shift_float64=bool(content.get("shift_float64", False)),
-            examples=tuple(dict(item) for item in content.get("examples", ())),
+            examples=tuple(map(dict, content.get("examples", ()))),
         )
     except KeyError as error:
         raise ProgramError(f"manifest: expected the key {error}, got none") from None
@@ -125,27 +121,4 @@ def parse_manifest(text: str | bytes) -> Manifest:
 
 
 def _spec(item: Mapping[str, Any]) -> TensorSpec:
-    known = {**item, "role": _member(Role, item["role"], f"role of {item['name']}")}
-    return TensorSpec(**{**known, "shape": tuple(item["shape"])})
-
-
-def _member(kind: type[E], value: object, name: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(member.value for member in kind)
-        raise ProgramError(f"manifest: {name}: expected one of {known}, got {value!r}") from None
-
-
-def _limit(name: str, value: Any) -> tuple[int, int | None]:
-    least, most = value
-    ends = [least, least if most is None else most]
-    if not all(type(end) is int for end in ends) or not 1 <= ends[0] <= ends[1] <= MAX_MOST:
-        raise ProgramError(
-            f"manifest: limits of {name}: expected integers, 1 <= least <= most, got {value}"
-        )
-    if least > MAX_LEAST:
-        raise ProgramError(
-            f"manifest: limits of {name}: expected a least of {MAX_LEAST} at most, got {least}"
-        )
-    return least, most
+    return TensorSpec(**{**item, "role": Role(item["role"]), "shape": tuple(item["shape"])})

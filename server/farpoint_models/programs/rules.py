@@ -23,11 +23,22 @@ from farpoint_models.programs.tensors import (
 if TYPE_CHECKING:
     from farpoint_models.programs.manifest import Manifest
 
+# Rows are numbered by int32; torch.export writes the largest int64 for no limit.
+MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 def check_manifest(manifest: "Manifest") -> None:
     """Raises ProgramError for contradictions."""
+    for name, (least, most) in manifest.limits.items():
+        ends = [least, least if most is None else most]
+        if not all(type(end) is int for end in ends) or not (
+            1 <= least <= min(ends[1], MAX_LEAST) and ends[1] <= MAX_MOST
+        ):
+            raise ProgramError(
+                f"manifest: limits of {name}: expected integers, 1 <= least <= most and least <= "
+                f"{MAX_LEAST}, got {least} and {most}"
+            )
     for kind, specs, roles in (
         ("input", manifest.inputs, INPUT_ROLES),
         ("output", manifest.outputs, OUTPUT_ROLES),
