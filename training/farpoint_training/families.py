@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Surface = Callable[[Array, Array], tuple[Array, Array, Array]]
+Profile = Sequence[tuple[float, float]] | Array
 
 
 def patch(surface: Surface, rows: int = 32, columns: int = 32) -> Array:
@@ -19,7 +20,7 @@ def patch(surface: Surface, rows: int = 32, columns: int = 32) -> Array:
     return np.stack(np.broadcast_arrays(*surface(u, v)), -1)
 
 
-def revolve(profile: Sequence[tuple[float, float]] | Array, sides: int = 32) -> Array:
+def revolve(profile: Profile, sides: int = 32) -> Array:
     """A profile of (radius, height) turned around the z axis in so many flat sides."""
     radius, height = np.asarray(profile, float).T[:, :, None]
     turn = np.linspace(0, 2 * np.pi, sides + 1)
@@ -73,14 +74,11 @@ def _box(rng: np.random.Generator) -> Patches:
     return box((0, 0, 0), rng.uniform(0.8, 1.8, 3).tolist())
 
 
-def _cylinder(rng: np.random.Generator) -> Patches:
-    h = rng.uniform(0.6, 1.5)
-    return [revolve([(0, -h), (0.7, -h), (0.7, h), (0, h)])]
-
-
-def _cone(rng: np.random.Generator) -> Patches:
-    h = rng.uniform(0.6, 1.2)
-    return [revolve([(0, -h), (0.9, -h), (0, h)])]
+def _turned(
+    low: float, high: float, profile: Callable[[float], Profile], sides: int = 32
+) -> Family:
+    """A profile by one random number, turned around the z axis."""
+    return lambda rng: [revolve(profile(rng.uniform(low, high)), sides)]
 
 
 def _hourglass(rng: np.random.Generator) -> Patches:
@@ -88,24 +86,8 @@ def _hourglass(rng: np.random.Generator) -> Patches:
     return [revolve([(0, -h), (0.8, -h), (waist, 0), (0.8, h), (0, h)])]
 
 
-def _prism(rng: np.random.Generator) -> Patches:
-    h = rng.uniform(0.6, 1.4)
-    return [revolve([(0, -h), (0.8, -h), (0.8, h), (0, h)], sides=3)]
-
-
-def _pyramid(rng: np.random.Generator) -> Patches:
-    h = rng.uniform(0.5, 1.0)
-    return [revolve([(0, -h), (1.1, -h), (0, h)], sides=4)]
-
-
-def _capsule(rng: np.random.Generator) -> Patches:
-    h, r = rng.uniform(0.4, 1.0), 0.5
-    caps = [_arc(-np.pi / 2, 0, r, -h), _arc(0, np.pi / 2, r, h)]
-    return [revolve(np.concatenate(caps))]
-
-
-def _bowl(rng: np.random.Generator) -> Patches:
-    return [revolve(_arc(-np.pi / 2, rng.uniform(-0.2, 0.2)))]
+def _capped(h: float) -> Profile:
+    return np.concatenate([_arc(-np.pi / 2, 0, 0.5, -h), _arc(0, np.pi / 2, 0.5, h)])
 
 
 def _torus(rng: np.random.Generator) -> Patches:
@@ -179,17 +161,17 @@ def _table(rng: np.random.Generator) -> Patches:
 
 FAMILIES: dict[str, Family] = {
     "arch": _arch,
-    "bowl": _bowl,
+    "bowl": _turned(-0.2, 0.2, lambda end: _arc(-np.pi / 2, end)),
     "box": _box,
     "bracket": _bracket,
-    "capsule": _capsule,
-    "cone": _cone,
-    "cylinder": _cylinder,
+    "capsule": _turned(0.4, 1.0, _capped),
+    "cone": _turned(0.6, 1.2, lambda h: [(0, -h), (0.9, -h), (0, h)]),
+    "cylinder": _turned(0.6, 1.5, lambda h: [(0, -h), (0.7, -h), (0.7, h), (0, h)]),
     "helix": _helix,
     "hourglass": _hourglass,
     "mobius": _mobius,
-    "prism": _prism,
-    "pyramid": _pyramid,
+    "prism": _turned(0.6, 1.4, lambda h: [(0, -h), (0.8, -h), (0.8, h), (0, h)], sides=3),
+    "pyramid": _turned(0.5, 1.0, lambda h: [(0, -h), (1.1, -h), (0, h)], sides=4),
     "saddle": _saddle,
     "sphere": _sphere,
     "stairs": _stairs,
