@@ -58,7 +58,6 @@ def test_a_cloud_smaller_than_the_usual_sample_gives_a_quarter_of_it(tmp_path: P
 @pytest.mark.parametrize(
     ("cloud", "environment", "reason"),
     [
-        ("absent.ply", {}, "No such file"),
         ("nan.npy", {}, "no point with finite coordinates"),
         ("good.npy", {"FARPOINT_MAX_REQUEST_POINTS": "3"}, "points"),
         ("good.npy", {"FARPOINT_DEVICE": "abacus"}, "device"),

@@ -40,7 +40,7 @@ def test_gradients_are_those_of_finite_differences(
     def features(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(stage.features for stage in model(*tensors, lengths=sizes))
 
-    torch.autograd.gradcheck(features, (xyz, attributes), eps=1e-6, atol=1e-5)
+    torch.autograd.gradcheck(features, (xyz, attributes), eps=1e-6, atol=1e-5, fast_mode=True)
 
 
 def test_every_weight_and_input_gets_a_gradient(encoder: DensityEncoder) -> None:
@@ -132,7 +132,10 @@ def assert_same(
 
 @pytest.mark.parametrize(
     ("backend", "dynamic", "lengths"),
-    [("aot_eager", False, torch.tensor([300, 100])), ("eager", True, None)],
+    [
+        ("aot_eager", False, torch.tensor([300, 100])),
+        pytest.param("eager", True, None, marks=pytest.mark.slow),
+    ],
 )
 def test_it_compiles_to_one_graph(backend: str, dynamic: bool, lengths: Tensor | None) -> None:
     torch.compiler.reset()
@@ -141,6 +144,7 @@ def test_it_compiles_to_one_graph(backend: str, dynamic: bool, lengths: Tensor |
     assert_same(compiled, encoder, lengths)
 
 
+@pytest.mark.slow
 def test_it_exports_for_any_batch_and_size() -> None:
     """And what is exported can be saved, and loaded where only the ops are."""
     encoder = one_stage()

@@ -1,23 +1,20 @@
 """Graphs run node by node: in double precision, and with an eye on memory."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
-
-from farpoint_models.programs.calls import Array, Cloud
-from farpoint_models.programs.manifest import Manifest
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
 class Double(Interpreter):
     """Runs a graph in float64, weight by weight, without a second copy of all weights."""
+
+    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return _widened(super().placeholder(target, args, kwargs))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return _widened(super().get_attr(target, args, kwargs))
@@ -48,26 +45,6 @@ class Peak(Interpreter):
         live = sum(size for place, size in sizes.items() if place not in self._weights)
         self.bytes = max(self.bytes, live)
         return result
-
-
-def wide_manifest(manifest: Manifest) -> Manifest:
-    """With float64 for all floats."""
-    inputs, outputs = (
-        tuple(
-            replace(s, dtype="float64" if s.dtype.startswith("float") else s.dtype) for s in specs
-        )
-        for specs in (manifest.inputs, manifest.outputs)
-    )
-    return replace(manifest, inputs=inputs, outputs=outputs)
-
-
-def wide_cloud(cloud: Cloud) -> Cloud:
-    """With float64 for all floats."""
-
-    def wide(arrays: Mapping[str, Array]) -> dict[str, Array]:
-        return {k: a.astype(np.float64) if a.dtype.kind == "f" else a for k, a in arrays.items()}
-
-    return Cloud(cloud.length, wide(cloud.rows), wide(cloud.values))
 
 
 def _widened(value: Any) -> Any:

@@ -18,14 +18,12 @@ from farpoint_models.programs.checks import apart, check_alike, run_trial, toler
 from farpoint_models.programs.effects import keep_own, mixing, waits
 from farpoint_models.programs.flat import flat, scripted
 from farpoint_models.programs.fold import fold
-from farpoint_models.programs.graph import check_fits
-from farpoint_models.programs.interpreters import Double, Peak, wide_cloud, wide_manifest
+from farpoint_models.programs.graph import check_fits, graph_outputs
+from farpoint_models.programs.interpreters import Double, Peak
 from farpoint_models.programs.manifest import Manifest
 from farpoint_models.programs.tensors import Batching, ProgramError, first_line
 from farpoint_models.programs.trials import larger_trials, trials
 
-# In float64 a cloud's answer is the same to this with any others in its call.
-ALIKE = 1e-7
 # Times the tolerance where a program does not run in float64.
 MARGIN = 10
 
@@ -94,16 +92,18 @@ class Program:
         if self.manifest.batching is Batching.ALONE:
             return
         # In float64, where rounding does not choose another neighbor, if the graph has no types.
-        double = as_flat(moved, in_double)
-        wide = wide_manifest(self.manifest)
+        wide, dtypes = as_flat(moved, in_double), [each.dtype for each in graph_outputs(moved)]
+
+        def double(inputs: Sequence[Tensor]) -> list[Tensor]:
+            return [out.to(dtype) for out, dtype in zip(wide(inputs), dtypes, strict=True)]
+
+        exact, tolerance = double, self.tolerance
+        try:
+            run_trial(double, self.manifest, next(trials(self.manifest)), device)
+        except ProgramError:
+            exact, tolerance = run, MARGIN * self.tolerance
         for clouds in trials(self.manifest):
-            widened = [wide_cloud(cloud) for cloud in clouds]
-            try:
-                run_trial(double, wide, widened, device)
-            except ProgramError:
-                check_alike(run, self.manifest, clouds, device, MARGIN * self.tolerance)
-            else:
-                check_alike(double, wide, widened, device, ALIKE)
+            check_alike(exact, self.manifest, clouds, device, tolerance)
 
     def peaks(self, device: torch.device) -> tuple[tuple[int, int], ...]:
         """Points of a cloud, and the most bytes that its tensors take, of growing clouds.

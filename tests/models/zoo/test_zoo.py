@@ -19,14 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 CALLERS = 8
 MODULES = {name: entry.module() for name, entry in ZOO.items()}
 # One of each kind of batching, input and output; an export of each other takes seconds.
-QUICK = {
-    "pointnet2",
-    "part_segmenter",
-    "point_transformer",
-    "votenet",
-    "masked_pointnet",
-    "registration",
-}
+QUICK = {"part_segmenter", "point_transformer", "votenet", "masked_pointnet", "registration"}
 every_model = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in ZOO]
 )

@@ -116,11 +116,11 @@ async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(
 POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
 SUMS = TensorSpec("sums", Role.PER_CLOUD, "float32", ("B",))
 MANIFEST = Manifest(Batching.EQUAL, (POINTS,), (SUMS,))
-LARGE = 1 << 23
+LARGE = 1 << 31
 
 
 class Greedy(nn.Module):
-    """Takes 32 MB for each point."""
+    """Takes 8 GiB for any cloud."""
 
     def forward(self, xyz: Tensor) -> Tensor:
         return (xyz[:, :, :1] * torch.ones(LARGE)).sum((1, 2))
