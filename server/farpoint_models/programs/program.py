@@ -86,7 +86,7 @@ class Program:
                 cloud depends on the others of its call.
         """
         moved = self._moved(device)
-        run = as_flat(moved)
+        run: Flat = as_flat(moved)
         for clouds in trials(self.manifest):
             run_trial(run, self.manifest, clouds, device)
         if self.manifest.batching is Batching.ALONE:
@@ -97,13 +97,14 @@ class Program:
         def double(inputs: Sequence[Tensor]) -> list[Tensor]:
             return [out.to(dtype) for out, dtype in zip(wide(inputs), dtypes, strict=True)]
 
-        exact, tolerance = double, self.tolerance
         try:
             run_trial(double, self.manifest, next(trials(self.manifest)), device)
         except ProgramError:
-            exact, tolerance = run, MARGIN * self.tolerance
+            tolerance = MARGIN * self.tolerance
+        else:
+            run, tolerance = double, self.tolerance
         for clouds in trials(self.manifest):
-            check_alike(exact, self.manifest, clouds, device, tolerance)
+            check_alike(run, self.manifest, clouds, device, tolerance)
 
     def peaks(self, device: torch.device) -> tuple[tuple[int, int], ...]:
         """Points of a cloud, and the most bytes that its tensors take, of growing clouds.
