@@ -14,7 +14,6 @@ import numpy as np
 
 from benchmarks.service.processes import Server
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._tensors import Checksums
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
@@ -165,4 +164,4 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
 
 def request(cloud: np.ndarray, samples: int) -> bytes:
     """The message of `Client.sample` in plain text."""
-    return SampleRpc(cloud, samples, checksums=Checksums.WELCOME).head.SerializeToString()
+    return SampleRpc(cloud, samples, checksums=True).head.SerializeToString()

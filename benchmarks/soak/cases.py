@@ -23,7 +23,6 @@ from farpoint import PackedCloud, PackedField
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import UploadRpc
-from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_models.weights import default_encoder
 
@@ -176,7 +175,7 @@ def packed_case(case: SampleCase) -> SampleCase:
     fields = [PackedField(name, 4 * i, np.float32) for i, name in enumerate(names)]
     cloud = PackedCloud(fields, rows.tobytes(), point_step=16, width=len(points))
     arguments = cloud, request.sample_counts[0], None, request.start_indices[0]
-    packed = SampleRpc(*arguments, checksums=Checksums.WELCOME).request
+    packed = SampleRpc(*arguments, checksums=True).request
     return replace(case, request=packed.SerializeToString())
 
 
@@ -194,7 +193,7 @@ def _encode_case(cloud: np.ndarray) -> EncodeCase:
         if not np.array_equal(own, agreed_rows(cloud, len(own), 0)):
             raise SamplersDisagreeError(f"the encoder's stage of {len(own)}")
     return EncodeCase(
-        request=EncodeRpc(cloud, None, None, Checksums.WELCOME).request.SerializeToString(),
+        request=EncodeRpc(cloud, None, None, checksums=True).request.SerializeToString(),
         indices=tuple(own.tobytes() for own in indices),
         counts=tuple(stage.counts[0].numpy().tobytes() for stage in stages),
         features=tuple(stage.features[0].mT.numpy().ravel() for stage in stages),

@@ -15,7 +15,6 @@ from google.protobuf import json_format
 from tests.support.clouds import covering_radius, furthest_points
 
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_ops import furthest_point_sample
 
@@ -55,7 +54,7 @@ class SampleCase:
 def client_rpc(clouds: Sequence[np.ndarray], m: int, starts: Sequence[int]) -> SampleRpc:
     """The call of a client in plain text, with its request."""
     nonfinite = "reject" if all(np.isfinite(cloud).all() for cloud in clouds) else "ignore"
-    return SampleRpc([*clouds], m, None, starts, nonfinite, checksums=Checksums.WELCOME)
+    return SampleRpc([*clouds], m, None, starts, nonfinite, checksums=True)
 
 
 def sample_case(

@@ -7,6 +7,7 @@ from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import google_crc32c
 import grpc
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ TYPES = {
     tensor_pb2.DATA_TYPE_FLOAT32: "<f4",
     tensor_pb2.DATA_TYPE_FLOAT64: "<f8",
 }
+
+# Fields of an answer that may have checksums.
+CHECKED = ("indices", "distances", "origins")
 
 
 def farthest_points(cloud: np.ndarray, m: int, start: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +47,6 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     answer: pb.SampleResponse | None = None
     target: str = ""
     message_bytes: int = 64 << 20
-    request_points: int = 20
     info_takes_s: float = 0
     fails_after_s: float = 0
     stream_ends_at: int | None = None
@@ -108,6 +111,10 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
         distances = np.concatenate([d for _, d in picked])
         response.distances.CopyFrom(tensor(tensor_pb2.DATA_TYPE_FLOAT32, distances))
         response.timings.CopyFrom(pb.Timings(queue_ms=0.25, compute_ms=0.5, server_ms=1.0))
+        if request.return_checksums:
+            for _, part in (p for p in response.ListFields() if p[0].name in CHECKED):
+                numbers = np.array([part.data_type, *part.shape], "<i8").tobytes()
+                part.crc32c = google_crc32c.value(numbers + part.data)
         return response
 
     def GetServerInfo(self, request, context) -> pb.GetServerInfoResponse:  # noqa: N802, ARG002
@@ -119,7 +126,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
             point_types=[tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_BFLOAT16],
             limits=pb.Limits(
                 message_bytes=self.message_bytes,
-                request_points=self.request_points,
+                request_points=20,
                 request_clouds=30,
             ),
             torch_version="2.13.0",
@@ -161,7 +168,7 @@ def server() -> Iterator[NumpyServer]:
 
 @pytest.fixture
 def client(server: NumpyServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(server.target, timeout=30) as opened:
+    with farpoint.Client(server.target, timeout=30, checksums=False) as opened:
         yield opened
 
 

@@ -23,14 +23,6 @@ def stage(indices: list[int], lengths: list[int]) -> pb.EncodedStage:
     )
 
 
-def test_clouds_are_sent_one_after_the_other_in_the_widest_type():
-    request = EncodeRpc(CLOUDS, "m", None).request
-    assert (request.model, list(request.lengths)) == ("m", [4, 2])
-    [points] = to_arrays(request.points)
-    np.testing.assert_array_equal(points, np.concatenate(CLOUDS))
-    assert not request.HasField("attributes")
-
-
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -43,13 +35,6 @@ def test_attributes_become_columns_of_float32(attributes):
     request = EncodeRpc(CLOUDS, None, attributes).request
     [sent] = to_arrays(request.attributes)
     assert (sent.dtype, sent.tolist()) == (np.float32, [[1], [2], [3], [4], [5], [6]])
-
-
-def test_attributes_by_name_are_columns_in_their_order():
-    [cloud] = CLOUDS[1:]
-    named = {"b": [5, 6], "a": [[1, 2], [3, 4]]}
-    [sent] = to_arrays(EncodeRpc(cloud, None, named).request.attributes)
-    assert sent.tolist() == [[5, 1, 2], [6, 3, 4]]
 
 
 @pytest.mark.parametrize(

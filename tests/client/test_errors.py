@@ -171,9 +171,9 @@ def test_checksums_are_requested_where_nothing_else_finds_damage(server, options
     assert [request.return_checksums for request in server.requests] == [asked] * 2
 
 
-def test_checksums_may_be_missing_unless_they_are_required(server):
-    with farpoint.Client(server.target) as client:
-        assert len(client.sample(CHECKED, 2).indices) == 2
+def test_an_answer_without_the_checksums_that_were_requested_is_an_error(server, client):
+    client.sample(CHECKED, 2)
+    server.answer = server.sampled(server.requests[0])
     strict = pickle.loads(pickle.dumps(farpoint.Client(server.target, checksums=True)))
     with strict, pytest.raises(farpoint.DataLossError, match="without the checksums"):
         strict.sample(CHECKED, 2)

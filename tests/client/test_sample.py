@@ -53,30 +53,11 @@ def test_an_empty_batch_gives_an_empty_list_without_asking(client, server, empty
     assert server.requests == []
 
 
-def test_map_coordinates_keep_their_precision(client, cloud):
-    origin = np.array([1.4e6, 4.2e6, 300.0])
-    far = cloud.astype(np.float64) + origin
-    sample = client.sample(far, 50)
-    assert sample.indices.tolist() == client.sample(cloud, 50).indices.tolist()
-    assert np.array_equal(sample.origin, far[0])
-    assert np.array_equal(sample.points, far[sample.indices])
-    assert client.sample(cloud, 5).origin is None
-
-
 def test_each_cloud_has_its_own_origin_and_one_start_serves_all(client, cloud):
     far = [cloud + 1e6, cloud[:9] - 1e6]
     samples = client.sample([np.float64(c) for c in far], 3, start=8)
     assert [int(s.indices[0]) for s in samples] == [8, 8]
     assert [s.origin.tolist() for s in samples] == [c[0].astype(float).tolist() for c in far]
-
-
-def test_rows_that_are_not_finite_are_ignored_when_asked(client, server, cloud):
-    cloud[[0, 3]] = np.nan
-    sample = client.sample(cloud, 20, nonfinite="ignore")
-    assert sample.indices[0] == 1
-    assert np.isfinite(sample.points).all()
-    client.sample(cloud[4:], 1)
-    assert [r.nonfinite_policy for r in server.requests] == [2, 1]
 
 
 def test_an_attribute_array_is_gathered_here(client, server):

@@ -118,7 +118,8 @@ def test_the_command_takes_them_before_its_own_options(tls_target, files, server
     (tmp_path / "a.csv").write_text("1,2,3\n")
     names = ("ca", "certificate", "key")
     flags = [word for name in names for word in (f"--{name}", str(getattr(files, name)))]
-    sample = ["sample", str(tmp_path / "a.csv"), "-m", "1", "-o", "-", "--server", tls_target]
+    words = f"sample {tmp_path}/a.csv -m 1 -o {tmp_path}/b.csv --server {tls_target}"
+    sample = words.split()
     done = run_farpoint(*flags, "--token-file", tmp_path / "token", *sample)
     assert done.exit_code == 0, done.output
     assert authorization(server) == f"Bearer {TOKEN}"

@@ -13,7 +13,6 @@ import pytest
 import farpoint
 from farpoint._connection.call import CallContext
 from farpoint._connection.shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
-from farpoint._rpcs.sample import SampleRpc
 from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
 LARGE = np.random.default_rng(3).normal(size=(SHARED_FROM_BYTES // 12 + 2, 3)).astype("<f4")
@@ -106,13 +105,6 @@ def name_of(memory: SharedMemory, points: np.ndarray = LARGE) -> bytes:
         return lease.share([points])
 
 
-def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
-    with lease_of(memory) as lease:
-        tensor = SampleRpc([LARGE, LARGE[::-1]], 1, lease=lease).head.points
-    assert not tensor.data
-    np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
-
-
 def test_one_region_serves_call_after_call(memory):
     assert name_of(memory) == name_of(memory, LARGE[:-1]) == name_of(memory)
 
@@ -147,7 +139,9 @@ async def test_a_cancelled_call_that_still_writes_does_not_write_into_another(
     monkeypatch.setattr(Region, "write", write_later)
     first = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_INT32, shape=[1], data=bytes(4))
     server.answer = sampling_pb2.SampleResponse(indices=first, distances=first, lengths=[1])
-    async with farpoint.AsyncClient(server.target, shared_memory=taker.address) as client:
+    async with farpoint.AsyncClient(
+        server.target, shared_memory=taker.address, checksums=False
+    ) as client:
         cancelled = asyncio.create_task(client.sample(LARGE, 1))
         assert await asyncio.to_thread(writing.wait, 60)
         cancelled.cancel()
@@ -159,13 +153,6 @@ async def test_a_cancelled_call_that_still_writes_does_not_write_into_another(
     [request] = server.requests
     np.testing.assert_array_equal(taker.read(request.points), -LARGE)
     assert taker.has_ended(b"region 0")
-
-
-def test_a_region_that_is_too_small_is_replaced(taker, memory):
-    small, large = name_of(memory), name_of(memory, np.concatenate([LARGE] * 9))
-    assert small != large
-    assert taker.has_ended(small)
-    assert name_of(memory) == large
 
 
 def test_closing_takes_every_region_back_those_in_use_when_their_call_ends(taker, memory):
@@ -250,7 +237,7 @@ def test_a_forked_child_leaves_the_regions_to_its_parent(taker, server):
     """It holds none open: they end with the parent's client, not with the child."""
     number = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_INT32, shape=[1], data=bytes(4))
     server.answer = sampling_pb2.SampleResponse(indices=number, distances=number, lengths=[1])
-    client = farpoint.Client(server.target, shared_memory=taker.address)
+    client = farpoint.Client(server.target, shared_memory=taker.address, checksums=False)
     client.sample(LARGE, 1)
     may_end, release = os.pipe()
     child = os.fork()

@@ -98,6 +98,11 @@ def test_triton_client(server: RunningServer) -> None:
     run_python("models.md", server)
 
 
+def test_sizing(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    run_python("deployment.md", server)
+    assert "p50, p99 in ms: [" in capsys.readouterr().out
+
+
 def test_node_client(server: RunningServer) -> None:
     (code,) = code_blocks("clients.md", "js")
     environment = {"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""}

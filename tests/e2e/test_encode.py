@@ -1,5 +1,6 @@
 """Encode of a real server: what it answers, and models that come and go under it."""
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.command import Result, run_farpoint
 from tests.support.servers.server_process import DEVICE, RunningServer
 
 import farpoint
@@ -148,6 +150,26 @@ def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder)
         client.encode(CLOUD, model="extra")
     with pytest.raises(farpoint.NotFoundError):
         admin.unload_model("extra")
+
+
+def test_the_command_loads_lists_and_unloads_models(admin, server, folder):
+    write_encoder(folder / "mine.safetensors", 6)
+
+    def run(*words: object) -> Result:
+        return run_farpoint(*words, "--server", server.ready["admin_addresses"][0])
+
+    loaded = run("load", "mine", "--path", folder / "mine.safetensors")
+    assert (loaded.exit_code, loaded.stdout[:44]) == (
+        0,
+        "mine: 2 stages keep 0.25, 0.5 of their point",
+    )
+    listed = run_farpoint("models", "--json", "--server", server.address).stdout.splitlines()
+    assert json.loads(listed[-1])["name"] == "mine"
+    assert run("unload", "mine").exit_code == 0
+    wrong = run("unload", "mine")
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("farpoint: ")
+    assert "mine" not in [model.name for model in admin.list_models()]
 
 
 def test_a_file_that_is_not_a_model_is_refused_with_the_reason(admin, server, tmp_path):

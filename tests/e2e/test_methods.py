@@ -1,15 +1,10 @@
 """Every method and a radius: the service, both clients, the command, and the ops."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from tests.support.clouds import ten_scans
 from tests.support.command import run_farpoint
-from torch.utils.data import DataLoader, Dataset
 
 import farpoint
 import farpoint_ops
@@ -143,29 +138,6 @@ def test_the_command(server, client, tmp_path, options, arguments):
     np.testing.assert_array_equal(np.load(target), points[expected.indices])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("", "-m"),
-        ("--method voxel-grid", "needs --voxel-size"),
-        ("--method voxel-grid --voxel-size 1 -m 5", "-m must be left out with --method voxel-grid"),
-        ("-m 5 --seed 1", "--seed goes with --method random"),
-        (
-            "--method random -m 5 --radius 1",
-            "--radius goes with --method farthest-point or poisson-disk",
-        ),
-        ("--method poisson-disk", "needs --radius"),
-        ("--method random -m 5 --start 2", "--start goes with --method farthest-point"),
-    ],
-)
-def test_options_that_do_not_go_together(server, tmp_path, options, message):
-    np.save(tmp_path / "cloud.npy", cloud(20))
-    done = run_command(server, tmp_path / "cloud.npy", tmp_path / "out.npy", options)
-    assert done.exit_code == 2
-    assert message in " ".join(done.output.split())
-
-
-ROOT = Path(__file__).resolve().parents[2]
 M = 50
 
 
@@ -175,46 +147,9 @@ def local_rows(points: np.ndarray, start: int = 0) -> np.ndarray:
     return farpoint_ops.farthest_point_sample(cloud, M, start=start)[0].long().numpy()
 
 
-class Rows(Dataset):
-    """The rows that a client chooses of six clouds of several sizes, or the op does."""
-
-    def __init__(self, client: farpoint.Client | None) -> None:
-        self.client = client
-
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, i: int) -> np.ndarray:
-        points = np.random.default_rng(i).random((300 + 10 * i, 3), np.float32)
-        return self.client.sample(points, M).indices if self.client else local_rows(points)
-
-
-def rows(client: farpoint.Client | None, **options: object) -> torch.Tensor:
-    return torch.cat(list(DataLoader(Rows(client), batch_size=3, **options)))
-
-
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", "i2", "i4", "u8"])
 def test_every_dtype(client, dtype):
     points = np.random.default_rng(0).uniform(0, 30_000, (4000, 3)).astype(dtype)
     origin = 0 if dtype in ("f2", "f4", ">f4", "i2") else points[0].astype(np.float64)
     expected = local_rows(points.astype(np.float64) - origin, start=17)
     assert np.array_equal(client.sample(points, M, start=17).indices, expected)
-
-
-def test_forked_workers_of_a_data_loader_sample_remotely(server):
-    """In a process that has not used gRPC: each worker opens the client that it inherits."""
-    program = (
-        "import sys, farpoint\n"
-        "from tests.e2e.test_methods import rows\n"
-        "options = dict(num_workers=2, multiprocessing_context='fork')\n"
-        "print(rows(farpoint.Client(sys.argv[1]), **options).equal(rows(None)))\n"
-    )
-    command = [sys.executable, "-c", program, server.address]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert ended.stdout == "True\n", ended.stderr
-
-
-def test_spawned_workers_of_a_data_loader_sample_remotely(client):
-    """They unpickle the client and connect."""
-    found = rows(client, num_workers=1, multiprocessing_context="spawn")
-    assert found.equal(rows(None))

@@ -26,12 +26,7 @@ from farpoint._rpcs.methods import (
     SampleOptions,
 )
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import (
-    CERTAINLY_ACCEPTED_BYTES,
-    SHOWN_FROM_BYTES,
-    SampleStreamRpc,
-    UploadRpc,
-)
+from farpoint._rpcs.stream import SampleStreamRpc, in_pieces
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import FailedPreconditionError
 from farpoint.memory import Memory, Trim
@@ -129,7 +124,10 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
             rpc = make() if lease is None else await asyncio.to_thread(make)
             if not rpc.batch.clouds:
                 return []
-            return await self._send(rpc, context, progress)
+            if self._message_limit is None and not rpc.is_certainly_accepted:
+                info = await self._invoke(calls.server_info(), context)
+                self._message_limit = info.limits.message_bytes
+            return await self._invoke(in_pieces(rpc, self._message_limit, progress), context)
 
     async def sample_stream(
         self,
@@ -281,19 +279,6 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
             call.cancel()
         elif not own.is_closed():
             own.call_soon_threadsafe(call.cancel)
-
-    async def _send(
-        self, rpc: SampleRpc, context: CallContext, progress: Progress | None
-    ) -> Sample | list[Sample]:
-        """Sends one message if the server accepts its size, else an upload."""
-        size, limit = rpc.request.ByteSize(), self._message_limit
-        if limit is None and size > CERTAINLY_ACCEPTED_BYTES:
-            info = await self._invoke(calls.server_info(), context)
-            limit = self._message_limit = info.limits.message_bytes
-        is_shown = progress is not None and size > SHOWN_FROM_BYTES
-        if limit is not None and (size > limit or is_shown):
-            return await self._invoke(UploadRpc(rpc, limit, progress), context)
-        return await self._invoke(rpc, context)
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         method = rpc.method(self._stubs or self._open_stubs())

@@ -12,12 +12,11 @@ from weakref import WeakSet
 import grpc
 
 from farpoint._connection.call import CallContext, start_call
-from farpoint._connection.channel import DEFAULT_BUDGET, Balance, LoadBalancing
+from farpoint._connection.channel import DEFAULT_BUDGET, check_retry_budget
 from farpoint._connection.security import PathLike, Security, Tls, read_security
 from farpoint._connection.shared_memory import SharedMemory
 from farpoint._connection.targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Target, checked_target
 from farpoint._rpcs.calls import Stubs
-from farpoint._tensors import choose_checksums
 from farpoint.errors import (
     CancelledError,
     FailedPreconditionError,
@@ -39,7 +38,6 @@ class Arguments:
     credentials: grpc.ChannelCredentials | None
     shared_memory: str | None
     checksums: bool | None
-    load_balancing: LoadBalancing
     retry_budget: int
 
 
@@ -49,7 +47,7 @@ class BaseClient(Generic[Channel]):
     A pickled client holds its arguments and reconnects where it is unpickled.
     """
 
-    _open: Callable[[str, Security, Balance], Channel]
+    _open: Callable[[str, Security, int], Channel]
 
     def __init__(
         self,
@@ -61,7 +59,6 @@ class BaseClient(Generic[Channel]):
         credentials: grpc.ChannelCredentials | None = None,
         shared_memory: str | None = None,
         checksums: bool | None = None,
-        load_balancing: LoadBalancing = "round_robin",
         retry_budget: int = DEFAULT_BUDGET,
     ) -> None:
         target = checked_target(target)
@@ -73,13 +70,13 @@ class BaseClient(Generic[Channel]):
             credentials=credentials,
             shared_memory=shared_memory,
             checksums=checksums,
-            load_balancing=load_balancing,
             retry_budget=retry_budget,
         )
-        self._balance = Balance(load_balancing, retry_budget)
+        check_retry_budget(retry_budget)
         self._timeout = timeout
         self._security = read_security(target, tls, token, credentials)
-        self._checksums = choose_checksums(checksums, self._security.credentials is None)
+        is_plain = self._security.credentials is None
+        self._checksums = is_plain if checksums is None else checksums
         self._is_closed = False
         self._begin()
 
@@ -106,7 +103,7 @@ class BaseClient(Generic[Channel]):
             if self._stubs is None:
                 _forks.check()
                 self._channel = type(self)._open(
-                    self._arguments.target, self._security, self._balance
+                    self._arguments.target, self._security, self._arguments.retry_budget
                 )
                 self._stubs = Stubs(self._channel)
                 _forks.clients.add(self)

@@ -25,12 +25,7 @@ from farpoint._rpcs.methods import (
     SampleOptions,
 )
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import (
-    CERTAINLY_ACCEPTED_BYTES,
-    SHOWN_FROM_BYTES,
-    SampleStreamRpc,
-    UploadRpc,
-)
+from farpoint._rpcs.stream import SampleStreamRpc, in_pieces
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
@@ -47,8 +42,8 @@ class Client(BaseClient[grpc.Channel]):
 
     Args:
         target: "HOST:PORT", "dns:///HOST:PORT" (calls rotate over every address of the name),
-            "unix:PATH", or several servers: "HOST:PORT,HOST:PORT" or a list. Names in a list are
-            resolved once, at the first call.
+            "unix:PATH", or several servers: "HOST:PORT,HOST:PORT" or a list, which get calls in
+            turn. Names in a list are resolved once, at the first call.
         timeout: default timeout of a call in seconds, over all its attempts; None is unlimited.
         tls: True for TLS with gRPC's trusted authorities, the path of a PEM file with other
             authorities, or a `Tls`. False connects in plain text.
@@ -56,10 +51,8 @@ class Client(BaseClient[grpc.Channel]):
         credentials: gRPC channel credentials, instead of `tls`.
         shared_memory: "unix:PATH", the --shared-memory-listen of a server on this machine, which
             then reads larger clouds of `sample` from this process's memory.
-        checksums: whether to verify the CRC-32C of each tensor of an answer. None verifies in
-            plain text if the server sends them; True always, and an answer without them is an
-            error. TLS detects damage itself.
-        load_balancing: "round_robin" or "pick_first", over several servers.
+        checksums: whether to request and verify a CRC-32C of each tensor of an answer. None does
+            so in plain text; TLS detects damage itself.
         retry_budget: failed attempts after which nothing is repeated; successes restore it.
 
     Nothing is sent before the first call. A call that reached no server is repeated up to three
@@ -149,7 +142,10 @@ class Client(BaseClient[grpc.Channel]):
             )
             if not rpc.batch.clouds:
                 return []
-            return self._send(rpc, context, progress)
+            if self._message_limit is None and not rpc.is_certainly_accepted:
+                info = self._invoke(calls.server_info(), context)
+                self._message_limit = info.limits.message_bytes
+            return self._invoke(in_pieces(rpc, self._message_limit, progress), context)
 
     def sample_stream(
         self,
@@ -356,19 +352,6 @@ class Client(BaseClient[grpc.Channel]):
             finally:
                 answers.cancel()
         yield from rpc.finish()
-
-    def _send(
-        self, rpc: SampleRpc, context: CallContext, progress: Progress | None
-    ) -> Sample | list[Sample]:
-        """Sends one message if the server accepts its size, else an upload."""
-        size, limit = rpc.request.ByteSize(), self._message_limit
-        if limit is None and size > CERTAINLY_ACCEPTED_BYTES:
-            info = self._invoke(calls.server_info(), context)
-            limit = self._message_limit = info.limits.message_bytes
-        is_shown = progress is not None and size > SHOWN_FROM_BYTES
-        if limit is not None and (size > limit or is_shown):
-            return self._invoke(UploadRpc(rpc, limit, progress), context)
-        return self._invoke(rpc, context)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         method = rpc.method(self._stubs or self._open_stubs())

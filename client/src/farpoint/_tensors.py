@@ -1,6 +1,5 @@
 """Conversion between numpy arrays and Tensor messages: dtypes and checksums."""
 
-import enum
 import struct
 from functools import lru_cache
 from typing import Any
@@ -21,28 +20,6 @@ _FROM_WIRE = {data_type: np.dtype(name) for name, data_type in _TO_WIRE.items()}
 
 # A protobuf message ends below 2 GiB; the rest of a request needs far less than this margin.
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
-
-
-class Checksums(enum.Enum):
-    """Whether a client requests checksums of answers, and whether they may be missing."""
-
-    OFF = enum.auto()
-    WELCOME = enum.auto()
-    """Requested and checked; an older server answers without."""
-    REQUIRED = enum.auto()
-    """An answer without them is an error."""
-
-    @property
-    def are_wanted(self) -> bool:
-        """Whether to request checksums."""
-        return self is not Checksums.OFF
-
-
-def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
-    """The choice for a client's argument; None requests them in plain text only."""
-    if wanted is None:
-        return Checksums.WELCOME if is_plain else Checksums.OFF
-    return Checksums.REQUIRED if wanted else Checksums.OFF
 
 
 def to_tensor(parts: list[Array]) -> pb.Tensor:
@@ -80,8 +57,12 @@ def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
     return data_type
 
 
-def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
-    """Read-only arrays of an answer's tensors, with verified checksums."""
+def to_arrays(*tensors: pb.Tensor, checksums: bool = False) -> list[Array]:
+    """Read-only arrays of an answer's tensors.
+
+    Raises:
+        DataLossError: a checksum does not match, or was requested and is missing.
+    """
     return [_to_array(tensor, checksums) for tensor in tensors]
 
 
@@ -127,7 +108,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
     return b"".join(part.data if part.flags.c_contiguous else part.tobytes() for part in parts)
 
 
-def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
+def _to_array(tensor: pb.Tensor, checksums: bool) -> Array:
     data = tensor.data
     _check_checksum(tensor, data, checksums)
     dtype = _FROM_WIRE.get(tensor.data_type)
@@ -141,10 +122,10 @@ def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
         ) from error
 
 
-def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> None:
+def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: bool) -> None:
     """Raises DataLossError for a tensor that was damaged in transit."""
     if not tensor.HasField("crc32c"):
-        if checksums is Checksums.REQUIRED:
+        if checksums:
             raise DataLossError("the server answered without the checksums that were requested")
         return
     head = _head_crc(tensor.data_type, *tensor.shape)

@@ -19,10 +19,9 @@ def farpoint() -> Callable[..., Result]:
 
 @pytest.fixture
 def sample(server: Any) -> Callable[..., Result]:
-    """Runs `farpoint sample` against the test server, which takes a million points."""
-    server.request_points = 1_000_000
+    """Runs `farpoint sample` against the test server."""
 
     def run(*arguments: object, **options: Any) -> Result:
-        return run_farpoint("sample", *arguments, "--server", server.target, **options)
+        return run_farpoint("sample", "-j", 1, *arguments, "--server", server.target, **options)
 
     return run

@@ -1,19 +1,13 @@
 """Choice of points and of the connection on the command line, hints, models."""
 
-import json
-
-import grpc
 import numpy as np
 import pytest
-from tests.client.conftest import serving
 from tests.client.io.made_files import ply_file
 from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud
 from farpoint.testing import LocalServer, serve
-from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
-from farpoint.v1 import sampling_pb2 as pb
 
 POINTS = np.random.default_rng(1).normal(size=(1000, 3)).astype(np.float32)
 
@@ -80,14 +74,6 @@ def test_nothing_is_sent_that_the_server_would_refuse(sample, server, tmp_path):
     assert not server.requests
 
 
-def test_a_cloud_above_the_server_s_limit_is_refused(sample, server, points_file, tmp_path):
-    server.request_points = 800
-    result = sample(points_file, "-m", 30, "-o", tmp_path / "b.npy")
-    assert result.exit_code == 2
-    assert "1000 points, and the server takes 800 at once (--max-request-points" in result.stderr
-    assert not server.requests
-
-
 def test_columns_and_arrays_are_named_on_the_command_line(sample, tmp_path):
     rows = np.column_stack([POINTS, np.zeros(1000), np.arange(1000) % 64]).astype("<f4")
     rows.tofile(tmp_path / "a.bin")
@@ -117,18 +103,6 @@ def test_notes_of_a_file_and_of_its_output_are_told_once(sample, tmp_path):
         assert result.stdout.count("not an attribute: ") == 1
 
 
-def test_json_lines_of_columns_that_are_no_numbers_or_have_their_names(sample, tmp_path):
-    rows = np.zeros(
-        40, [*((axis, "f4") for axis in "xyz"), ("index", "u1"), ("when", "M8[s]"), ("s", "S2")]
-    )
-    rows["x"], rows["index"], rows["s"] = np.arange(40), 7, b"\xe4"
-    np.save(tmp_path / "a.npy", rows)
-    lines = sample(tmp_path / "a.npy", "-m", 3, "-o", "-").stdout.splitlines()
-    for point in map(json.loads, lines):
-        assert point["index"] == point["x"]
-        assert (point["index_2"], point["when"], point["s"]) == (7, "1970-01-01T00:00:00", "ä")
-
-
 def test_the_server_on_either_side(server, farpoint):
     named = ["--server", server.target]
     for words in ([*named, "info"], ["info", *named], ["--server", "127.0.0.1:1", "info", *named]):
@@ -151,60 +125,6 @@ def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     assert "docker run" in result.stderr
     assert "--server names another" in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServiceServicer):
-    """Knows one model, and loads any."""
-
-    def __init__(self):
-        self.models = [pb.Model(name="small", rates=[0.5, 0.25], feature_channels=64)]
-
-    def ListModels(self, request, context):  # noqa: N802, ARG002
-        return pb.ListModelsResponse(models=self.models)
-
-    def LoadModel(self, request, context):  # noqa: N802, ARG002
-        if request.path.endswith(".pt2"):
-            tensors = {
-                "inputs": [pb.ModelTensor(name="xyz")],
-                "outputs": [pb.ModelTensor(name="s")],
-            }
-            self.models.append(pb.Model(name=request.name, parameter_count=1234, **tensors))
-        else:
-            self.models.append(pb.Model(name=request.name, rates=[1.0], feature_channels=8))
-        return admin_pb2.LoadModelResponse(model=self.models[-1])
-
-    def UnloadModel(self, request, context):  # noqa: N802
-        found = [model for model in self.models if model.name == request.name]
-        if not found:
-            context.abort(grpc.StatusCode.NOT_FOUND, f"no model is named {request.name}")
-        self.models.remove(found[0])
-        return admin_pb2.UnloadModelResponse()
-
-
-@pytest.fixture
-def models_server():
-    servicer = Models()
-    with serving(
-        (sampling_pb2_grpc.add_SamplingServiceServicer_to_server, servicer),
-        (admin_pb2_grpc.add_AdminServiceServicer_to_server, servicer),
-    ) as target:
-        yield target
-
-
-def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
-    listed = farpoint("models", server=models_server)
-    assert listed.stdout.startswith("small: 2 stages keep 0.5, 0.25 of their points, 64 features")
-    loaded = farpoint("load", "mine", "--path", "/models/mine.safetensors", server=models_server)
-    assert (loaded.exit_code, loaded.stdout[:5]) == (0, "mine:")
-    assert farpoint("models", "--json", server=models_server).stdout.count("\n") == 2
-    loaded = farpoint("load", "net", "--path", "/models/net.pt2", server=models_server)
-    assert loaded.stdout == "net: xyz -> s, 1,234 parameters\n"
-    for name in ("small", "mine", "net"):
-        assert farpoint("unload", name, server=models_server).exit_code == 0
-    assert farpoint("models", server=models_server).stdout == "no model is loaded\n"
-    wrong = farpoint("unload", "other", server=models_server)
-    assert wrong.exit_code == 1
-    assert wrong.stderr.startswith("farpoint: no model is named other")
 
 
 def test_only_commands_of_administration_are_sent_to_its_port(farpoint, server):

@@ -1,4 +1,4 @@
-"""Servers that are restarted under load: no call fails, of our clients or of stock ones."""
+"""Servers that are restarted, killed or hang under load: no call fails."""
 
 import asyncio
 import http.client
@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,25 @@ from tests.support.messages import sample_request
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
+from farpoint._connection import channel as connections
 from farpoint.v1 import sampling_pb2 as pb
 
 CLOUD = np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32)
 EXPECTED = furthest_points(CLOUD, 16).tolist()
 REQUEST = sample_request(CLOUD, 16).SerializeToString()
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
-CALLERS_OF_A_KIND = 3
 CALLS_BETWEEN = 150
 DOCS = Path(__file__).parents[3] / "docs" / "clients.md"
 # The service config that the page gives to users of stock clients.
 [CONFIG] = re.findall(r"```json\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
 # Of a channel with a connection of its own, as if it were in a process of its own.
 ALONE = [("grpc.use_local_subchannel_pool", 1)]
+# A hung server is noticed in two seconds here instead of twenty.
+FAST = {
+    "grpc.keepalive_time_ms": 1_000,
+    "grpc.keepalive_timeout_ms": 1_000,
+    "grpc.http2.ping_timeout_ms": 1_000,
+}
 
 
 class Fleet:
@@ -43,22 +50,27 @@ class Fleet:
         self._flags = flags
         self.ports = [(free_port(), free_port()) for _ in range(servers)]
         self.targets = [f"127.0.0.1:{port}" for port, _ in self.ports]
-        self._servers = [self._start(place) for place in range(servers)]
+        with ThreadPoolExecutor(servers) as starting:
+            self.servers = list(starting.map(self._start, range(servers)))
         self.ended: Counter[tuple[str, str]] = Counter()
         self.is_over = False
         self._changed = threading.Condition()
 
+    def wait_for_calls(self, calls: int) -> None:
+        """Returns after some further calls."""
+        with self._changed:
+            goal = self.ended.total() + calls
+            assert self._changed.wait_for(lambda: self.ended.total() >= goal, 60), self.ended
+
     def restart(self, place: int) -> None:
         """Under load: after some calls."""
-        with self._changed:
-            goal = self.ended.total() + CALLS_BETWEEN
-            assert self._changed.wait_for(lambda: self.ended.total() >= goal, 60), self.ended
-        server = self._servers[place]
+        self.wait_for_calls(CALLS_BETWEEN)
+        server = self.servers[place]
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         stopped = server.wait_for(lambda line: line["event"] == "stopped")
         assert stopped.get("unanswered", 0) == 0
-        self._servers[place] = self._start(place)
+        self.servers[place] = self._start(place)
 
     def count(self, kind: str, how: str) -> None:
         with self._changed:
@@ -84,8 +96,8 @@ class Fleet:
                 judge(await call())
 
     def close(self) -> None:
-        for server in self._servers:
-            server.process.kill()
+        for server in self.servers:
+            server.process.kill()  # one that is stopped would not end by itself
             server.wait()
 
     def _start(self, place: int) -> RunningServer:
@@ -193,9 +205,11 @@ CALLERS = {
 
 
 @contextmanager
-def under_load(servers: int, *flags: str) -> Iterator[Fleet]:
+def under_load(
+    servers: int, *flags: str, kinds: Iterable[str] = CALLERS, of_a_kind: int = 3
+) -> Iterator[Fleet]:
     fleet = Fleet(servers, *flags)
-    callers = list(CALLERS.values()) * CALLERS_OF_A_KIND
+    callers = [CALLERS[kind] for kind in kinds] * of_a_kind
     threads = [threading.Thread(target=caller, args=(fleet,)) for caller in callers]
     for thread in threads:
         thread.start()
@@ -223,3 +237,16 @@ def test_no_call_fails_when_servers_are_restarted_under_load(servers, flags, dra
             fleet.restart(drain % servers)
     assert {how for _, how in fleet.ended} == {"right"}, fleet.ended
     assert {kind for kind, _ in fleet.ended} == set(CALLERS)
+
+
+def test_no_call_is_lost_when_one_of_three_is_killed_and_one_hangs(monkeypatch):
+    options = {**dict(connections.OPTIONS), **FAST}
+    monkeypatch.setattr(connections, "OPTIONS", tuple(options.items()))
+    with under_load(3, kinds=("Client", "AsyncClient"), of_a_kind=12) as fleet:
+        for server in fleet.servers:
+            server.wait_for(lambda line: line["event"] == "request")
+        fleet.servers[1].signal(signal.SIGKILL)
+        fleet.wait_for_calls(800)
+        fleet.servers[2].signal(signal.SIGSTOP)
+        fleet.wait_for_calls(2400)
+    assert {how for _, how in fleet.ended} == {"right"}, fleet.ended

@@ -1,8 +1,7 @@
-"""gRPC channels of both clients: load balancing, retries, keepalive, message sizes."""
+"""gRPC channels of both clients: many servers, retries, keepalive, message sizes."""
 
 import json
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import grpc
 
@@ -42,11 +41,6 @@ NOT_REPEATED = {
     "inference.GRPCInferenceService": ("RepositoryModelLoad", "RepositoryModelUnload"),
 }
 
-LoadBalancing: TypeAlias = Literal["round_robin", "pick_first"]
-_POLICIES: dict[str, list[dict[str, Any]]] = {
-    "round_robin": [{"round_robin": {}}],
-    "pick_first": [{"pick_first": {"shuffleAddressList": True}}],
-}
 # Half of gRPC's most tokens.
 _MAX_BUDGET = 500
 DEFAULT_BUDGET = 50
@@ -72,81 +66,64 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Balance:
-    """The service config: load balancing over servers, and retry throttling."""
-
-    policy: LoadBalancing = "round_robin"
-    retry_budget: int = DEFAULT_BUDGET
-
-    def __post_init__(self) -> None:
-        if self.policy not in _POLICIES:
-            raise InvalidArgumentError(
-                f"load_balancing must be one of {', '.join(get_args(LoadBalancing))}, "
-                f"got {self.policy!r}",
-                field="load_balancing",
-            )
-        if not 0 <= self.retry_budget <= _MAX_BUDGET:
-            raise InvalidArgumentError(
-                f"retry_budget must be 0 to {_MAX_BUDGET} attempts, got {self.retry_budget!r}",
-                field="retry_budget",
-            )
-
-    @property
-    def options(self) -> tuple[tuple[str, Any], ...]:
-        """Load balancing and retries of a channel."""
-        return (("grpc.service_config", json.dumps(self._service_config())),)
-
-    def _service_config(self) -> dict[str, Any]:
-        repeated = {
-            "name": [
-                {"service": service, "method": method}
-                for service, methods in REPEATED.items()
-                for method in methods
-            ],
-            "retryPolicy": {
-                "maxAttempts": 4,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "2s",
-                "backoffMultiplier": 2,
-                # A server that shuts down cancels what reaches it in the last moment. What this
-                # side cancels is not repeated.
-                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
-            },
-        }
-        # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
-        # tokens gone nothing is repeated: retries add at most a tenth to the load of a server in
-        # trouble, after a burst that lets the calls survive that one server had when it ended.
-        throttling = {"maxTokens": max(1, 2 * self.retry_budget), "tokenRatio": 0.1}
-        return {
-            "loadBalancingConfig": _POLICIES[self.policy],
-            "methodConfig": [repeated],
-            "retryThrottling": throttling,
-        }
+def check_retry_budget(budget: int) -> None:
+    """Raises InvalidArgumentError for a budget that gRPC does not take."""
+    if not 0 <= budget <= _MAX_BUDGET:
+        raise InvalidArgumentError(
+            f"retry_budget must be 0 to {_MAX_BUDGET} attempts, got {budget!r}",
+            field="retry_budget",
+        )
 
 
-ROUND_ROBIN = Balance()
+def _service_config(retry_budget: int) -> str:
+    repeated = {
+        "name": [
+            {"service": service, "method": method}
+            for service, methods in REPEATED.items()
+            for method in methods
+        ],
+        "retryPolicy": {
+            "maxAttempts": 4,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "2s",
+            "backoffMultiplier": 2,
+            # A server that shuts down cancels what reaches it in the last moment. What this
+            # side cancels is not repeated.
+            "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+        },
+    }
+    # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
+    # tokens gone nothing is repeated: retries add at most a tenth to the load of a server in
+    # trouble, after a burst that lets the calls survive that one server had when it ended.
+    throttling = {"maxTokens": max(1, 2 * retry_budget), "tokenRatio": 0.1}
+    config = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "methodConfig": [repeated],
+        "retryThrottling": throttling,
+    }
+    return json.dumps(config)
 
 
 def open_channel(
-    target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
+    target: str, security: Security = PLAIN, retry_budget: int = DEFAULT_BUDGET
 ) -> grpc.Channel:
     """A channel with this package's defaults; nothing is sent yet."""
-    channel: grpc.Channel = _open(grpc, target, security, balance)
+    channel: grpc.Channel = _open(grpc, target, security, retry_budget)
     return channel
 
 
 def open_aio_channel(
-    target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
+    target: str, security: Security = PLAIN, retry_budget: int = DEFAULT_BUDGET
 ) -> grpc.aio.Channel:
     """Like `open_channel`, for asyncio; call it while the loop runs."""
-    channel: grpc.aio.Channel = _open(grpc.aio, target, security, balance)
+    channel: grpc.aio.Channel = _open(grpc.aio, target, security, retry_budget)
     return channel
 
 
-def _open(api: Any, target: str, security: Security, balance: Balance) -> Any:
+def _open(api: Any, target: str, security: Security, retry_budget: int) -> Any:
     address, own = grpc_target(checked_target(target))
-    options = OPTIONS + balance.options + own + security.options
+    config = ("grpc.service_config", _service_config(retry_budget))
+    options = (*OPTIONS, config, *own, *security.options)
     if security.credentials is None:
         return api.insecure_channel(address, options=options)
     return api.secure_channel(address, security.credentials, options=options)

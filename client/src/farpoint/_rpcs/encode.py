@@ -7,7 +7,7 @@ import numpy as np
 from farpoint._arrays import split_batch, split_rows
 from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
-from farpoint._tensors import Checksums, in_common_dtype, to_arrays, to_tensor
+from farpoint._tensors import in_common_dtype, to_arrays, to_tensor
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Encoding, Stage
@@ -25,7 +25,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
         points: object,
         model: str | None,
         attributes: object,
-        checksums: Checksums = Checksums.OFF,
+        checksums: bool = False,
     ) -> None:
         self.checksums = checksums
         self.batch = split_batch(points, attributes)
@@ -33,7 +33,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
         self.request = pb.EncodeRequest(
             lengths=[len(cloud) for cloud in clouds],
             model=model or "",
-            return_checksums=checksums.are_wanted,
+            return_checksums=checksums,
         )
         if clouds:
             self.request.points.CopyFrom(to_tensor(in_common_dtype(clouds)))

@@ -8,7 +8,7 @@ from farpoint._arrays import as_array
 from farpoint._connection.call import CallContext
 from farpoint._dtypes import TYPES
 from farpoint._rpcs.calls import UnaryRpc
-from farpoint._tensors import Checksums, check_payload, to_arrays, wire_type
+from farpoint._tensors import check_payload, to_arrays, wire_type
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.inference import open_inference_pb2 as oip
 from farpoint.models import Inference
@@ -32,7 +32,7 @@ class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
         model: str,
         inputs: Mapping[str, Any],
         outputs: Sequence[str] | None,
-        checksums: Checksums = Checksums.OFF,
+        checksums: bool = False,
     ) -> None:
         if not isinstance(inputs, Mapping):
             raise InvalidArgumentError(
@@ -44,7 +44,7 @@ class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
         for name in outputs or ():
             self.request.outputs.add(name=name)
         self.request.parameters["return_timings"].bool_param = True
-        if checksums.are_wanted:
+        if checksums:
             self.request.parameters["return_checksums"].bool_param = True
         arrays = {name: as_array(value, name) for name, value in inputs.items()}
         check_payload(sum(array.nbytes for array in arrays.values()), "inputs")

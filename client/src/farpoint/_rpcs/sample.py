@@ -24,13 +24,14 @@ from farpoint._rpcs.methods import (
 )
 from farpoint._rpcs.packed_batch import PackedBatch, packed_batch
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
-from farpoint._tensors import Checksums, in_common_dtype, tensor_header, to_arrays, to_tensor
+from farpoint._tensors import in_common_dtype, tensor_header, to_arrays, to_tensor
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 
+CERTAINLY_ACCEPTED_BYTES = 1 << 20
 _NONFINITE = {
     "reject": pb.NONFINITE_POLICY_REJECT,
     "ignore": pb.NONFINITE_POLICY_IGNORE,
@@ -44,7 +45,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 
     Args:
         lease: puts large clouds into shared memory; None sends them.
-        checksums: use of checksums in the answer.
+        checksums: whether to request checksums in the answer.
     """
 
     method = operator.attrgetter("sampling.Sample")
@@ -62,7 +63,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         start: object = 0,
         nonfinite: str = "reject",
         lease: Lease | None = None,
-        checksums: Checksums = Checksums.OFF,
+        checksums: bool = False,
         radius: float | None = None,
         method: Method | None = None,
     ) -> None:
@@ -88,6 +89,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         if region is not None:
             self.head.points.shared_memory.region = region
 
+    @property
+    def is_certainly_accepted(self) -> bool:
+        """Whether every server takes the request in one message: no limit is that low."""
+        return self.request.ByteSize() <= CERTAINLY_ACCEPTED_BYTES
+
     def _head(
         self, m: object, start: object, nonfinite: str, radius: float | None, method: Method | None
     ) -> pb.SampleRequest:
@@ -104,7 +110,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             method=pb.SAMPLING_METHOD_FARTHEST_POINT,
             nonfinite_policy=_NONFINITE[nonfinite],
             return_distances=True,
-            return_checksums=self.checksums.are_wanted,
+            return_checksums=self.checksums,
         )
         if method is not None:
             write_method(method, head, len(clouds))

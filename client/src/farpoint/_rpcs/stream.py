@@ -11,13 +11,10 @@ from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.methods import Method, Progress
 from farpoint._rpcs.sample import SampleRpc, check_choice
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
-from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
 
-# No server's limit is lower in practice, so a smaller request need not ask for it.
-CERTAINLY_ACCEPTED_BYTES = 1 << 20
 # A larger request is sent in pieces where its progress is wanted.
 SHOWN_FROM_BYTES = 1 << 24
 # Large enough that the cost of a message does not count, small enough to be sent while the next
@@ -50,7 +47,7 @@ class SampleStreamRpc:
         nonfinite: str,
         latest_only: bool,
         context: CallContext,
-        checksums: Checksums = Checksums.OFF,
+        checksums: bool = False,
         radius: float | None = None,
         method: Method | None = None,
     ) -> None:
@@ -168,6 +165,23 @@ async def _each(clouds: Iterable[object] | AsyncIterable[object]) -> AsyncIterat
     else:
         for points in clouds:
             yield points
+
+
+def in_pieces(
+    rpc: SampleRpc, limit: int | None, progress: Progress | None
+) -> UnaryRpc[Any, Sample | list[Sample]]:
+    """An upload, if the server does not take the request in one message, or progress is wanted.
+
+    Args:
+        rpc: the request.
+        limit: bytes that the server takes in one message; None if they are certainly enough.
+        progress: called with the bytes sent of a request above `SHOWN_FROM_BYTES`.
+    """
+    if limit is None:
+        return rpc
+    size = rpc.request.ByteSize()
+    is_shown = progress is not None and size > SHOWN_FROM_BYTES
+    return UploadRpc(rpc, limit, progress) if size > limit or is_shown else rpc
 
 
 class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):

@@ -1,146 +1,148 @@
-"""Options of `farpoint sample`, `farpoint info` and `farpoint bench`, without their code."""
+"""The options of each command; their values become a namespace."""
 
-# ruff: noqa: RUF009 - `_option` makes a field
-import math
-from dataclasses import MISSING, dataclass, field
-from typing import Any, Literal, TypeAlias
+import argparse
+from typing import NoReturn
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
-from farpoint.errors import InvalidArgumentError
 
-Nonfinite: TypeAlias = Literal["reject", "ignore"]
-MethodName: TypeAlias = Literal["farthest-point", "voxel-grid", "random", "poisson-disk"]
-# A mean is not a row of the file.
-Select: TypeAlias = Literal["first", "nearest-mean"]
+METHODS = ("farthest-point", "voxel-grid", "random", "poisson-disk")
+# The token itself is no flag: other users could read it in the list of processes.
+_CONNECTION = {
+    "--server TARGET": "HOST:PORT, dns:///HOST:PORT, unix:PATH or several HOST:PORT,HOST:PORT "
+    "(FARPOINT_SERVER, else 127.0.0.1:50051).",
+    "--ca FILE": "PEM file of trusted authorities; implies --tls (FARPOINT_CA).",
+    "--certificate FILE": "PEM file of the client's certificate (FARPOINT_CERTIFICATE).",
+    "--key FILE": "PEM file of its key (FARPOINT_KEY).",
+    "--server-name NAME": "Name in the server's certificate, if it differs (FARPOINT_SERVER_NAME).",
+    "--token-file FILE": "File with a bearer token (FARPOINT_TOKEN_FILE; FARPOINT_TOKEN holds the "
+    "token itself).",
+}
 
 
-def _option(words: str, text: str, default: Any = None) -> Any:
-    """A field with its flags, the name of its value and its help, for `Parser.add_fields`."""
-    return field(default=default, metadata={"option": (words, text)})
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, whose errors are one line, like every failure."""
 
-
-def check_positive(flag: str, value: float) -> None:
-    """Raises InvalidArgumentError unless the value of a flag is a finite number above 0."""
-    if not 0 < value < math.inf:
-        raise InvalidArgumentError(
-            f"{flag} must be a finite number above 0, got {value:g}", field=flag
+    def __init__(self, prog: str, description: str, positional: str = "") -> None:
+        super().__init__(
+            prog,
+            usage=f"{prog} [options] {positional}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReadArguments:
-    """Options for reading files."""
-
-    input_format: str | None = _option("--format SUFFIX", "Format of the inputs, such as .laz.")
-    columns: str | None = _option(
-        "--columns NAMES", "Columns of a .bin, a plain array or a text: x,y,z,i,ring."
-    )
-    array: str | None = _option("--array NAME", "Array of an .npz with the points.")
-    topic: str | None = _option("--topic NAME", "Topic of a recording.")
-    message: int = _option("--message K", "Index of the topic's message, from 0.", 0)
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"farpoint: {message} (see {self.prog} --help)\n")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PointArguments:
+def add_connection(parser: Parser) -> None:
+    """Options of the connection; those that are not given are not in the namespace."""
+    group = parser.add_argument_group("server")
+    absent = argparse.SUPPRESS
+    group.add_argument("--tls", action="store_true", default=absent, help="Use TLS (FARPOINT_TLS).")
+    for words, text in _CONNECTION.items():
+        flag, _, metavar = words.partition(" ")
+        group.add_argument(flag, metavar=metavar, default=absent, help=text)
+
+
+def add_sample(parser: Parser) -> None:
+    """Options of `farpoint sample`."""
+    parser.add_argument("inputs", metavar="IN", nargs="+", help="Cloud files, folders, or -.")
+    _add_points(parser.add_argument_group("points"))
+    add = parser.add_argument_group("output").add_argument
+    add("-o", "--output", metavar="OUT", help="Output file; a folder for several inputs.")
+    add("--to", metavar="SUFFIX", help="Format of the outputs in a folder, such as .ply.")
+    text = "Also write the row indices to OUT.indices.npy; without -o next to the input."
+    add("--indices", action="store_true", help=text)
+    add("--resume", action="store_true", help="Skip inputs whose outputs exist.")
+    text = "Print JSON, one object per line, failures included."
+    add("--json", dest="as_json", action="store_true", help=text)
+    add("-q", "--quiet", action="store_true", help="Print failures only.")
+    _add_reading(parser)
+    add = parser.add_argument_group("work").add_argument
+    add("-r", "--recursive", action="store_true", help="Include subfolders.")
+    text = "Files at a time (one per core, up to 4)."
+    add("-j", "--jobs", metavar="N", type=int, help=text)
+    _add_timeout(parser, DEFAULT_TIMEOUT_S)
+
+
+def _add_points(group: "argparse._ArgumentGroup") -> None:
     """Options for the choice of points."""
-
-    samples: str | None = _option(
-        "-m --samples M", "Samples per cloud: 1024 or 5%; with --radius the maximum."
-    )
-    radius: float | None = _option(
-        "--radius R", "Sample until no point is farther than R from a sample."
-    )
-    method: MethodName = _option("--method", "Sampling method (farthest-point).", "farthest-point")
-    voxel_size: float | None = _option("--voxel-size S", "Edge length of a voxel.")
-    select: Select | None = _option("--select", "Row that represents a voxel (first).")
-    seed: int | None = _option("--seed N", "Seed of random rows (0).")
-    start: int | None = _option("--start ROW", "Row of the first sample (0).")
-    nonfinite: Nonfinite = _option(
-        "--nonfinite",
-        "Rows with NaN or infinity: an error (reject) or never sampled (ignore).",
-        "reject",
-    )
-    skip_zero: bool = _option("--skip-zero", "Never sample rows that are exactly (0, 0, 0).", False)
-    all_if_fewer: bool = _option(
-        "--all-if-fewer", "Write all points of a cloud that has fewer than M.", False
-    )
+    add = group.add_argument
+    text = "Samples per cloud: 1024 or 5%%; with --radius the maximum."
+    add("-m", "--samples", metavar="M", help=text)
+    text = "Sample until no point is farther than R from a sample."
+    add("--radius", metavar="R", type=float, help=text)
+    text = "Sampling method (farthest-point)."
+    add("--method", choices=METHODS, default=METHODS[0], help=text)
+    add("--voxel-size", metavar="S", type=float, help="Edge length of a voxel.")
+    # A mean is not a row of the file.
+    text = "Row that represents a voxel (first)."
+    add("--select", choices=("first", "nearest-mean"), help=text)
+    add("--seed", metavar="N", type=int, help="Seed of random rows (0).")
+    add("--start", metavar="ROW", type=int, help="Row of the first sample (0).")
+    text = "Rows with NaN or infinity: an error (reject) or never sampled (ignore)."
+    add("--nonfinite", choices=("reject", "ignore"), default="reject", help=text)
+    text = "Never sample rows that are exactly (0, 0, 0)."
+    add("--skip-zero", action="store_true", help=text)
+    text = "Write all points of a cloud that has fewer than M."
+    add("--all-if-fewer", action="store_true", help=text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutputArguments:
-    """Options for what is written and printed."""
-
-    output: str | None = _option(
-        "-o --output OUT", "Output file; a folder for several inputs; - for JSON lines on stdout."
-    )
-    to: str | None = _option("--to SUFFIX", "Format of the outputs in a folder, such as .ply.")
-    indices: bool = _option(
-        "--indices",
-        "Also write the row indices to OUT.indices.npy; without -o next to the input.",
-        False,
-    )
-    resume: bool = _option("--resume", "Skip inputs whose outputs exist.", False)
-    as_json: bool = _option("--json", "Print JSON, one object per line, failures included.", False)
-    quiet: bool = _option("-q --quiet", "Print failures only.", False)
+def _add_reading(parser: Parser) -> None:
+    """Options for reading files."""
+    add = parser.add_argument_group("input").add_argument
+    add("--format", metavar="SUFFIX", help="Format of the inputs, such as .laz.")
+    text = "Columns of a .bin, a plain array or a text: x,y,z,i,ring."
+    add("--columns", metavar="NAMES", help=text)
+    add("--array", metavar="NAME", help="Array of an .npz with the points.")
+    add("--topic", metavar="NAME", help="Topic of a recording.")
+    text = "Index of the topic's message, from 0."
+    add("--message", metavar="K", type=int, default=0, help=text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkArguments:
-    """Options for how files are processed."""
-
-    recursive: bool = _option("-r --recursive", "Include subfolders.", False)
-    jobs: int | None = _option("-j --jobs N", "Files at a time (one per core, up to 4).")
-    decoder_memory: float | None = _option(
-        "--decoder-memory GB",
-        "Memory limit for reading one file (a share of half of the free memory).",
-    )
-    decoder_seconds: float = _option(
-        "--decoder-seconds S", "Seconds to read 100 MB of a file (60).", 60.0
-    )
-    timeout: float = _option(
-        "--timeout S", "Timeout of one request in seconds (60).", DEFAULT_TIMEOUT_S
-    )
+def add_info(parser: Parser) -> None:
+    """Options of `farpoint info`."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="Cloud file; none: the server.")
+    add_common(parser)
+    _add_reading(parser)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleArguments(WorkArguments, ReadArguments, OutputArguments, PointArguments):
-    """The parsed command line of `farpoint sample`."""
+def add_health(parser: Parser) -> None:
+    """Options of `farpoint health`."""
+    text = "Full name of a service (all)."
+    parser.add_argument("--service", metavar="NAME", default="", help=text)
+    add_common(parser, timeout_s=5.0)
 
-    inputs: list[str] = _option("IN...", "Cloud files, folders, or - for standard input.", MISSING)
+
+def add_load(parser: Parser) -> None:
+    """Options of `farpoint load`."""
+    parser.add_argument("name", metavar="NAME", help="Name of the model in later calls.")
+    text = "File on the server's machine (the shipped encoder)."
+    parser.add_argument("--path", metavar="FILE", help=text)
+    add_common(parser, timeout_s=120.0)
 
 
-@dataclass(frozen=True)
-class BenchArguments:
-    """The parsed command line of `farpoint bench`."""
+def add_unload(parser: Parser) -> None:
+    """Options of `farpoint unload`."""
+    parser.add_argument("name", metavar="NAME", help="Name of the model.")
+    _add_timeout(parser, 10.0)
 
-    sizes: list[str] | None = _option(
-        "--size POINTS:SAMPLES[:SHARE]",
-        "Size of a request (16384:1024); repeat it for a mix.",
-    )
-    cloud: str | None = _option("--cloud FILE", "Cloud to take points from (a wavy surface).")
-    target_ms: float = _option(
-        "--target-ms MS", "Latency target, from the time when a call was due (100).", 100.0
-    )
-    percentile: float = _option(
-        "--percentile P", "Percent of calls that must meet the target (99).", 99.0
-    )
-    seconds: float = _option("--seconds S", "Duration of each rate (10).", 10.0)
-    rate: list[float] | None = _option(
-        "--rate PER_S",
-        "Rate in calls per second; repeat it for several (rising until the target is missed).",
-    )
-    processes: int = _option(
-        "--processes N", "Processes that send calls; one sends up to some 1,500 a second.", 1
-    )
-    as_json: bool = _option("--json", "Print JSON.", False)
 
-    def __post_init__(self) -> None:
-        check_positive("--target-ms", self.target_ms)
-        check_positive("--seconds", self.seconds)
-        check_positive("--processes", self.processes)
-        for rate in self.rate or ():
-            check_positive("--rate", rate)
-        if not 1 <= self.percentile <= 100:
-            raise InvalidArgumentError(
-                f"--percentile must be from 1 to 100, got {self.percentile:g}", field="options"
-            )
+def add_memory(parser: Parser) -> None:
+    """Options of `farpoint memory`."""
+    text = "First make the server return cached memory."
+    parser.add_argument("--trim", action="store_true", help=text)
+    add_common(parser)
+
+
+def add_common(parser: Parser, timeout_s: float = 10.0) -> None:
+    """Options of every command that prints what a server answers."""
+    _add_timeout(parser, timeout_s)
+    text = "Print JSON, one object per line."
+    parser.add_argument("--json", dest="as_json", action="store_true", help=text)
+
+
+def _add_timeout(parser: Parser, default_s: float) -> None:
+    text = f"Timeout of one request in seconds ({default_s:g})."
+    parser.add_argument("--timeout", metavar="S", type=float, default=default_s, help=text)

@@ -1,22 +1,22 @@
 """`farpoint info FILE`: description of a cloud file."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from farpoint.cli.arguments import ReadArguments
 from farpoint.cli.sample.options import read_options
 from farpoint.io import read_with
 from farpoint.io.cloud import Cloud
 
 
-def show_file(path: Path, arguments: ReadArguments, *, as_json: bool) -> None:
+def show_file(given: Namespace) -> None:
     """Prints points, bounds, unit, reference system and attributes of a file."""
-    cloud = read_with(path, read_options(arguments))
-    values = {"input": str(path), **_described(cloud)}
-    if as_json:
+    cloud = read_with(Path(given.file), read_options(given))
+    values = {"input": given.file, **_described(cloud)}
+    if given.as_json:
         print(json.dumps(values))
         return
     for name, value in values.items():

@@ -16,7 +16,7 @@ from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
 from farpoint._default import Connection
 from farpoint.errors import NotFoundError
-from farpoint.memory import DeviceMemory, Memory
+from farpoint.memory import Memory
 from farpoint.models import Model
 from farpoint.results import ServerInfo
 
@@ -86,7 +86,20 @@ def _check_health(connection: Connection, service: str, timeout: float) -> str:
 
 def show_memory(memory: Memory, *, as_json: bool) -> None:
     """Prints the memory."""
-    print(_memory_json(memory) if as_json else _memory_text(memory))
+    if as_json:
+        print(json.dumps(asdict(memory)))
+        return
+    print(f"process resident: {_mib(memory.resident_bytes)} MiB")
+    for device in memory.devices:
+        for name, value in vars(device).items():
+            if name not in ("device", "trims"):
+                title = name.removesuffix("_bytes").replace("_", " ")
+                print(f"{device.device} {title:22} {_value(name, value):>15}")
+        for reason, total in sorted(device.trims.items()):
+            print(
+                f"{device.device} {reason} trims: {total.count}, {total.total_ms:.1f} ms in all, "
+                f"{total.longest_ms:.1f} ms the longest, {_mib(total.returned_bytes)} MiB returned"
+            )
 
 
 def trim(client: Client, *, as_json: bool) -> None:
@@ -96,35 +109,11 @@ def trim(client: Client, *, as_json: bool) -> None:
         print(json.dumps(asdict(done)) if as_json else f"{done.device}: {text}")
 
 
-def _memory_json(memory: Memory) -> str:
-    return json.dumps(asdict(memory))
-
-
-def _memory_text(memory: Memory) -> str:
-    """A line for each value, with a column for each device; then a line for each kind of trim."""
-    rows = [("device", *(device.device for device in memory.devices))]
-    hidden = ("device", "age_ms", "trims")
-    for name in DeviceMemory.__dataclass_fields__:
-        if name not in hidden:
-            title = f"{name.removesuffix('_bytes').replace('_', ' ')}"
-            title += ", MiB" * name.endswith("_bytes")
-            rows.append((title, *(_value(name, getattr(d, name)) for d in memory.devices)))
-    rows.append(("process resident, MiB", _mib(memory.resident_bytes)))
-    lines = [f"{title:26}" + "".join(f"{value:>20}" for value in row) for title, *row in rows]
-    for device in memory.devices:
-        for reason, total in sorted(device.trims.items()):
-            lines.append(
-                f"{device.device}: {total.count} trims, {reason}, {total.total_ms:.1f} ms in all, "
-                f"{total.longest_ms:.1f} ms the longest, {_mib(total.returned_bytes)} MiB returned"
-            )
-    return "\n".join(lines)
-
-
 def _value(name: str, value: object) -> str:
     if name == "limit_bytes" and not value:
         return "none"
     if name.endswith("bytes") and isinstance(value, int):
-        return _mib(value)
+        return f"{_mib(value)} MiB"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 

@@ -2,71 +2,77 @@
 
 import os
 import re
-from dataclasses import dataclass, field
+from argparse import Namespace
+from dataclasses import dataclass
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.arguments import ReadArguments, SampleArguments, check_positive
 from farpoint.errors import InvalidArgumentError
-from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
-from farpoint.io.decoder import Bounds
 
-# With more decoders all wait for the disk.
-_MAX_WORKERS = 4
-# Of the memory that is available, for all decoders together.
-_DECODER_SHARE = 0.5
+# With more processes all wait for the disk.
+_MAX_JOBS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(SampleArguments):
+class Options:
     """The checked command line."""
 
-    amount: int | float = field(init=False)
+    inputs: list[str]
+    recursive: bool
+    read: ReadOptions
+    amount: int | float
     """The number of samples, or as a float the share of the points that may be chosen."""
-    sampling: Method | None = field(init=False)
+    all_if_fewer: bool
+    method: Method | None
     """The method; None for farthest points."""
-    covering_radius: float | None = field(init=False)
-    workers: int = field(init=False)
-    read: ReadOptions = field(init=False)
-    bounds: Bounds = field(init=False)
+    covering_radius: float | None
+    start: int | None
+    ignores_nonfinite: bool
+    """Whether rows with NaN or infinity are ignored instead of an error."""
+    skip_zero: bool
+    output: str | None
+    to: str | None
+    indices: bool
+    resume: bool
+    as_json: bool
+    quiet: bool
+    jobs: int
+    timeout: float
 
-    def __post_init__(self) -> None:
-        for flag, value in (
-            ("--jobs", self.jobs),
-            ("--decoder-memory", self.decoder_memory),
-            ("--decoder-seconds", self.decoder_seconds),
-        ):
-            if value is not None:
-                check_positive(flag, value)
-        workers = self.jobs or min(os.cpu_count() or 1, _MAX_WORKERS)
-        method = _method(self)
-        vars(self).update(  # the class is frozen
-            amount=_amount(self),
-            sampling=method,
-            covering_radius=self.radius if method is None else None,
-            workers=workers,
-            to=_suffix(self.to),
-            read=read_options(self),
-            bounds=Bounds(_memory_bytes(self.decoder_memory, workers), self.decoder_seconds),
-        )
+    @classmethod
+    def of(cls, given: Namespace) -> "Options":
+        """The options of a command line.
 
-    @property
-    def ignores_nonfinite(self) -> bool:
-        """Whether rows with NaN or infinity are ignored instead of an error."""
-        return self.nonfinite == "ignore"
+        Raises:
+            InvalidArgumentError: one of them is invalid, or some do not go together.
+        """
+        if given.jobs is not None and given.jobs < 1:
+            raise InvalidArgumentError(f"--jobs must be above 0, got {given.jobs}", field="jobs")
+        method = _method(given)
+        names = cls.__dataclass_fields__.keys() & vars(given).keys()
+        changed = {
+            "read": read_options(given),
+            "amount": _amount(given),
+            "method": method,
+            "covering_radius": given.radius if method is None else None,
+            "ignores_nonfinite": given.nonfinite == "ignore",
+            "to": _suffix(given.to),
+            "jobs": given.jobs or min(os.cpu_count() or 1, _MAX_JOBS),
+        }
+        return cls(**{name: getattr(given, name) for name in names} | changed)
 
     @property
     def is_counted(self) -> bool:
         """Whether the number of samples is given."""
-        return self.covering_radius is None and isinstance(self.sampling, RandomSampling | None)
+        return self.covering_radius is None and isinstance(self.method, RandomSampling | None)
 
     @property
     def has_start(self) -> bool:
         """Whether the method has a first row."""
-        return not isinstance(self.sampling, RandomSampling | VoxelGrid)
+        return not isinstance(self.method, RandomSampling | VoxelGrid)
 
 
-def _amount(given: SampleArguments) -> int | float:
+def _amount(given: Namespace) -> int | float:
     text, is_grid = given.samples, given.method == "voxel-grid"
     if text is None:
         if given.radius is None and not is_grid:
@@ -86,12 +92,13 @@ def _amount(given: SampleArguments) -> int | float:
     raise InvalidArgumentError(f"-m must be a number or a share like 5%, got {text!r}", field="m")
 
 
-def _method(given: SampleArguments) -> Method | None:
+def _method(given: Namespace) -> Method | None:
     for flag, value, methods in (
         ("--voxel-size", given.voxel_size, ("voxel-grid",)),
         ("--select", given.select, ("voxel-grid",)),
         ("--seed", given.seed, ("random",)),
         ("--radius", given.radius, ("farthest-point", "poisson-disk")),
+        ("--start", given.start, ("farthest-point", "poisson-disk")),
     ):
         if value is not None and given.method not in methods:
             raise InvalidArgumentError(
@@ -111,13 +118,11 @@ def _method(given: SampleArguments) -> Method | None:
     return None
 
 
-def read_options(given: ReadArguments) -> ReadOptions:
+def read_options(given: Namespace) -> ReadOptions:
     """Read options from the command line."""
     columns = None if given.columns is None else tuple(map(str.strip, given.columns.split(",")))
     try:
-        return ReadOptions(
-            _suffix(given.input_format), columns, given.array, given.topic, given.message
-        )
+        return ReadOptions(_suffix(given.format), columns, given.array, given.topic, given.message)
     except ValueError as error:
         raise InvalidArgumentError(f"--{error}", field="columns") from error
 
@@ -125,10 +130,3 @@ def read_options(given: ReadArguments) -> ReadOptions:
 def _suffix(text: str | None) -> str | None:
     """A suffix with its dot."""
     return None if text is None else f".{text.lstrip('.').lower()}"
-
-
-def _memory_bytes(gigabytes: float | None, workers: int) -> int:
-    """Memory of each decoder; 0 if the machine's memory is unknown."""
-    if gigabytes is None:
-        return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
-    return int(gigabytes * 1e9)

@@ -1,7 +1,6 @@
 """Inputs and their outputs, checked before anything is sent."""
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from farpoint.cli.sample.options import Options
@@ -9,7 +8,7 @@ from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.files import check_target, naming
 from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name, is_cloud_file
 
-STDIN = STDOUT = "-"
+STDIN = "-"
 
 
 @dataclass(frozen=True)
@@ -30,15 +29,11 @@ class Task:
     """One file to sample.
 
     Attributes:
-        output: a path; None is JSON lines on stdout, or no more than indices.
-        problem: why it is not done; the other tasks are done.
-        label: the name of the files next to the output; None is the output's name.
+        output: a path; None is no more than indices.
     """
 
     source: Input
     output: str | None
-    problem: str | None = None
-    label: str | None = None
 
     @property
     def indices_path(self) -> str | None:
@@ -46,7 +41,7 @@ class Task:
         if self.output is None and self.source.location == STDIN:
             return None
         folder, slash, name = (self.output or self.source.location).rpartition("/")
-        return f"{folder}{slash}{self.label or Path(name).stem}{INDICES_SUFFIX}"
+        return f"{folder}{slash}{Path(name).stem}{INDICES_SUFFIX}"
 
     def outputs(self, options: Options) -> list[str]:
         """All output files."""
@@ -62,16 +57,11 @@ def plan_tasks(options: Options) -> list[Task]:
     if len(inputs) == 1 and inputs[0].location != STDIN:
         with naming(Path(inputs[0].location)):
             Path(inputs[0].location).stat()  # a missing file needs no server to be named
-    if output == STDOUT:
-        return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
     if output is not None and not into_folder:
         tasks = [Task(inputs[0], output)]
     else:
-        tasks = [_within(output, one, label, options) for one, label in _labels(inputs)]
-    tasks = [_with_problem(task, options) for task in tasks]
-    if len(tasks) == 1 and tasks[0].problem:
-        raise CloudFileError(tasks[0].problem)
+        tasks = [_within(output, one, options) for one in inputs]
     _check_outputs(tasks, options)
     if into_folder:
         _make_folders(tasks)
@@ -80,8 +70,8 @@ def plan_tasks(options: Options) -> list[Task]:
 
 def _check(options: Options) -> None:
     has_stdin = STDIN in options.inputs
-    if options.inputs.count(STDIN) > 1:
-        raise InvalidArgumentError("standard input can be read once", field="inputs")
+    if has_stdin and len(options.inputs) > 1:
+        raise InvalidArgumentError("standard input must be the only input", field="inputs")
     if has_stdin and options.read.format is None:
         raise InvalidArgumentError(
             "standard input has no suffix: name its format, as in --format .las", field="format"
@@ -130,47 +120,28 @@ def _is_folder(output: str | None) -> bool:
     return output is not None and (output.endswith("/") or Path(output).is_dir())
 
 
-def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
-    if len(inputs) > 1:
-        raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
-    if options.indices or options.as_json:
-        raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
-    return Task(inputs[0], None)
-
-
-def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
-    """Names without suffix; with it for scan.las next to scan.ply."""
-    stems = Counter(one.relative.with_suffix("") for one in set(inputs))
-    return [
-        (one, one.relative.stem if stems[one.relative.with_suffix("")] == 1 else one.relative.name)
-        for one in inputs
-    ]
-
-
-def _within(folder: str | None, source: Input, label: str, options: Options) -> Task:
+def _within(folder: str | None, source: Input, options: Options) -> Task:
     if folder is None:
-        return Task(source, None, label=label)
+        return Task(source, None)
     name = source.relative
     suffix = options.to or (options.read.format if name.suffix == "" else None)
-    name = name.with_name(label + suffix) if suffix else name
-    return Task(source, f"{folder.rstrip('/')}/{name}", label=label)
+    name = name.with_suffix(suffix) if suffix else name
+    return Task(source, f"{folder.rstrip('/')}/{name}")
 
 
-def _with_problem(task: Task, options: Options) -> Task:
-    """The task, with a problem if nothing writes its output."""
+def check_format(task: Task, options: Options) -> None:
+    """Raises CloudFileError if nothing writes the output of a task."""
     if task.output is None:
-        return task
+        return
     source, target = Path(task.source.location), Path(task.output)
     has_format = not source.is_dir() and bool(source.suffix or options.read.format)
+    own = format_name(source, options.read.format, to_read=True) if has_format else None
     try:
-        own = format_name(source, options.read.format, to_read=True) if has_format else None
-        same = own == format_name(target)
-        check_writable(target, same_format=same)
+        check_writable(target, same_format=own == format_name(target))
     except CloudFileError as error:
-        is_named = options.output == task.output
-        hint = "" if options.to or is_named else " (--to .ply writes another format)"
-        return replace(task, problem=f"{error}{hint}")
-    return task
+        is_named = options.to or options.output == task.output
+        hint = "" if is_named else " (--to .ply writes another format)"
+        raise CloudFileError(f"{error}{hint}") from error
 
 
 def _check_outputs(tasks: list[Task], options: Options) -> None:

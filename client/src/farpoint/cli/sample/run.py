@@ -1,46 +1,49 @@
-"""Many files in flight, and bars of their progress on standard error, where that is a terminal."""
+"""All files of a command, and bars of their progress on standard error, if it is a terminal."""
 
-import os
 import sys
+from argparse import Namespace
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from concurrent.futures import Future, as_completed
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from farpoint._default import Connection
+from farpoint._rpcs.methods import Progress
 from farpoint.cli import failures
-from farpoint.cli.arguments import SampleArguments
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
-from farpoint.cli.sample.work import Send, sample_file
+from farpoint.cli.sample.processes import Processes
+from farpoint.cli.sample.work import sample_file
 from farpoint.errors import CloudFileError, FarpointError
-from farpoint.io.decoder import Decoder
-
-if TYPE_CHECKING:
-    from farpoint._client import Client
 
 
-def run(connection: Connection, arguments: SampleArguments) -> int:
+def run(connection: Connection, given: Namespace) -> int:
     """Samples the files and returns the number of failures; raises that of a single file."""
-    options = Options(**vars(arguments))
+    options = Options.of(given)
     tasks = plan_tasks(options)
     several = len(tasks) > 1
     if options.resume:
         tasks = _unfinished(tasks, options)
     if not tasks:
         return 0
-    with ExitStack() as stack:
-        pool = ThreadPool(options, len(tasks))
-        stack.callback(pool.close)
-        client = stack.enter_context(connection.connect(options.timeout))
-        if not several:
-            progress = stack.enter_context(UploadBar()) if _is_shown(quiet=options.quiet) else None
-            _print(pool.run(client, tasks, progress)[0].result(), options)
-            return 0
-        return _report_all(tasks, pool.run(client, tasks), options)
+    if not several:
+        _run_one(connection, tasks[0], options)
+        return 0
+    with Processes(connection, options, min(options.jobs, len(tasks))) as processes:
+        with connection.connect(options.timeout) as client:
+            client.server_info()  # without a server no file is read
+        return _report_all(tasks, [processes.submit(task) for task in tasks], options)
+
+
+def _run_one(connection: Connection, task: Task, options: Options) -> None:
+    with (
+        connection.connect(options.timeout) as client,
+        _upload_bar(options) as progress,
+    ):
+        _print(sample_file(partial(client.sample, progress=progress), task, options), options)
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
@@ -56,9 +59,9 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
 def _report_all(tasks: list[Task], futures: "list[Future[str]]", options: Options) -> int:
     """Prints the lines of the tasks in their order, under a bar of those that ended; failures."""
     waiting, failed = deque(zip(tasks, futures, strict=True)), 0
-    bar = FilesBar(futures, len(tasks), quiet=options.quiet)
+    bar = _bar(options, iterable=as_completed(futures), total=len(tasks), unit="file")
     for _ in bar:
-        with bar.aside():
+        with bar.external_write_mode():
             while waiting and waiting[0][1].done():
                 failed += not _report(*waiting.popleft(), options)
     return failed
@@ -88,89 +91,24 @@ def _print(line: str, options: Options) -> None:
         print(line)
 
 
-class ThreadPool:
-    """Threads, each with its own decoder, for one server."""
+def _bar(options: Options, **more: Any) -> Any:
+    """A bar on standard error; nothing where that is no terminal, and with --quiet."""
+    from tqdm import tqdm  # not loaded where no bar is needed
 
-    def __init__(self, options: Options, tasks: int) -> None:
-        workers = min(options.workers, tasks)
-        threads = max(1, (os.cpu_count() or 1) // workers)
-        self._options = options
-        self._decoders = [Decoder(options.bounds, threads) for _ in range(workers)]
-        for decoder in self._decoders:
-            decoder.start()  # while this process has neither threads nor gRPC
-        self._idle = list(self._decoders)  # append and pop of a list are atomic
-        self._threads = ThreadPoolExecutor(workers)
-
-    def run(
-        self, client: "Client", tasks: Sequence[Task], progress: "UploadBar | None" = None
-    ) -> "list[Future[str]]":
-        """Starts all tasks."""
-        limit = client.server_info().limits.request_points
-        send = partial(client.sample, progress=progress)
-        return [self._threads.submit(self._run, send, task, limit) for task in tasks]
-
-    def _run(self, send: Send, task: Task, limit: int) -> str:
-        decoder = self._idle.pop()
-        try:
-            return sample_file(send, decoder, task, self._options, limit)
-        finally:
-            self._idle.append(decoder)
-
-    def close(self) -> None:
-        """Ends the running tasks: after Ctrl-C nothing waits for them."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for decoder in self._decoders:
-            decoder.close()
-        self._threads.shutdown(wait=True)
+    return tqdm(file=sys.stderr, disable=options.quiet or None, dynamic_ncols=True, **more)
 
 
-def _is_shown(*, quiet: bool) -> bool:
-    """Whether bars are shown."""
-    return sys.stderr.isatty() and not quiet
+@contextmanager
+def _upload_bar(options: Options) -> Iterator[Progress | None]:
+    """A bar of bytes, which appears with the first call; None where none is shown."""
+    bars: list[Any] = []
 
-
-def _bar(**options: Any) -> Any:
-    from tqdm import tqdm  # nothing is loaded where no bar is shown
-
-    is_sized = all(os.get_terminal_size(sys.stderr.fileno()))
-    size = {"dynamic_ncols": True} if is_sized else {"ncols": 80, "nrows": 24}
-    return tqdm(file=sys.stderr, **size, **options)
-
-
-class FilesBar:
-    """Iterates over futures as they end; a bar counts the files."""
-
-    def __init__(self, futures: "Iterable[Future[str]]", total: int, *, quiet: bool) -> None:
-        self._ended: Iterable[Future[str]] = as_completed(futures)
-        self._bar: Any = None
-        if _is_shown(quiet=quiet):
-            self._ended = self._bar = _bar(iterable=self._ended, total=total, unit="file")
-
-    def __iter__(self) -> "Iterator[Future[str]]":
-        return iter(self._ended)
-
-    def aside(self) -> AbstractContextManager[Any]:
-        """Takes the bar off the terminal while other lines are printed."""
-        return nullcontext() if self._bar is None else self._bar.external_write_mode()
-
-
-class UploadBar:
-    """A bar of bytes, which appears with the first call; closed with the last or at the exit."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-
-    def __call__(self, sent: int, total: int) -> None:
-        if self._bar is None:
+    def show(sent: int, total: int) -> None:
+        if not bars:
             scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-            self._bar = _bar(desc="upload", total=total, **scale)
-        self._bar.update(sent - self._bar.n)
-        if sent == total:
-            self._bar.close()
+            bars.append(_bar(options, desc="upload", total=total, **scale))
+        bars[0].update(sent - bars[0].n)
 
-    def __enter__(self) -> "UploadBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    yield show if sys.stderr.isatty() and not options.quiet else None
+    for bar in bars:
+        bar.close()

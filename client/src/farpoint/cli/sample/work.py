@@ -1,4 +1,4 @@
-"""Processing of one file, from reading to its line, on one thread with one decoder."""
+"""Processing of one file, from reading to its line."""
 
 import json
 import shutil
@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from farpoint._rpcs.methods import VoxelGrid
 from farpoint._types import Array
 from farpoint.cli.sample.options import Options
-from farpoint.cli.sample.plan import STDIN, STDOUT, Input, Task
+from farpoint.cli.sample.plan import STDIN, Input, Task, check_format
 from farpoint.errors import CloudFileError, InvalidArgumentError
+from farpoint.io import read_with, write_subset
 from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.decoder import Decoder, Opened
 from farpoint.io.files import naming
-from farpoint.io.records import columns_of, free_name, spelled
 from farpoint.results import Sample
 
 Send: TypeAlias = Callable[..., Sample]
@@ -41,31 +40,27 @@ class Choice:
     sample: Sample | None = None
 
 
-def sample_file(send: Send, decoder: Decoder, task: Task, options: Options, limit: int) -> str:
+def sample_file(send: Send, task: Task, options: Options) -> str:
     """Samples one file and writes the outputs of its task; the line to print.
 
     Args:
         send: `Client.sample`.
-        limit: points that the server takes in one request.
     """
-    if task.problem is not None:
-        raise CloudFileError(task.problem)
-    notes: tuple[str, ...] = ()
+    check_format(task, options)
     with _naming(task), _local_copy(task.source, options.read.format) as path:
-        opened = decoder.open(path, options.read)
-        choice = _choose(send, opened.points, options, limit)
-        if options.output == STDOUT:
-            _print_rows(decoder.take(choice.rows), choice)
-        if task.output is not None or options.indices:
-            notes = _write(decoder, task, choice, options)
+        cloud = read_with(path, options.read)
+        choice = _choose(send, cloud.points, options)
+        notes = cloud.notes
+        # The indices first: an output that `--resume` finds has them.
+        for output in reversed(task.outputs(options)):
+            notes += write_subset(output, cloud, choice.rows)
     render = _as_json if options.as_json else _as_text
-    notes = tuple(dict.fromkeys(opened.notes + notes))
-    return "" if options.output == STDOUT else render(task, opened, choice, notes)
+    return render(task, cloud, choice, tuple(dict.fromkeys(notes)))
 
 
 @contextmanager
 def _local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
-    """A path that decoders can open: the input's own, or that of a copy of standard input."""
+    """A path that readers can open: the input's own, or that of a copy of standard input."""
     if source.location != STDIN:
         yield Path(source.location)
         return
@@ -79,32 +74,25 @@ def _local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
             raise CloudFileError(str(error).replace(str(path), STDIN)) from error
 
 
-def _choose(send: Send, points: Array, options: Options, limit: int) -> Choice:
-    if len(points) > limit:
-        raise InvalidArgumentError(
-            f"{len(points)} points, and the server takes {limit} at once "
-            "(--max-request-points of farpoint-server)",
-            field="points",
-        )
+def _choose(send: Send, points: Array, options: Options) -> Choice:
     rows = _candidates(points, options)
     m: int | None = _amount(len(rows), options)
     if m == len(rows) and options.all_if_fewer and options.is_counted:
         return Choice(rows, 0.0)
-    if isinstance(options.sampling, VoxelGrid):
+    if isinstance(options.method, VoxelGrid):
         m = None
     start = _start(rows, options)
-    policy: Literal["ignore", "reject"] = "ignore" if options.ignores_nonfinite else "reject"
     if options.skip_zero:  # the others are not sent, and all that are sent are finite
-        points, policy = points[rows], "reject"
+        points = points[rows]
     elif options.has_start:
         start = int(rows[start])
     sample = send(
         points,
         m,
         start=start,
-        nonfinite=policy,
+        nonfinite="ignore" if options.ignores_nonfinite else "reject",
         radius=options.covering_radius,
-        method=options.sampling,
+        method=options.method,
     )
     indices = rows[sample.indices] if options.skip_zero else sample.indices
     radius = sample.covering_radius if len(sample.distances) else None
@@ -140,12 +128,9 @@ def _amount(usable: int, options: Options) -> int:
 
 
 def _start(rows: Rows, options: Options) -> int:
+    """The place of the first sample among the rows."""
     if options.start is None:
         return 0
-    if not options.has_start:
-        raise InvalidArgumentError(
-            "--start goes with --method farthest-point or poisson-disk", field="start"
-        )
     place = int(np.searchsorted(rows, options.start))
     if place == len(rows) or rows[place] != options.start:
         raise InvalidArgumentError(
@@ -154,36 +139,6 @@ def _start(rows: Rows, options: Options) -> int:
             field="start",
         )
     return place
-
-
-def _print_rows(cloud: Cloud, choice: Choice) -> None:
-    """JSON lines, one object per point; NaN and infinity, which JSON lacks, become null."""
-    columns: dict[str, Array] = {"index": choice.rows}
-    if choice.sample is not None and len(choice.sample.distances):
-        columns["distance"] = choice.sample.distances
-    for name, column in columns_of(cloud.points, cloud.attributes).items():
-        columns[free_name(name, columns)] = column
-    for row in zip(*map(_plain, columns.values()), strict=True):
-        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
-
-
-def _plain(column: Array) -> list[object]:
-    if column.dtype.kind in "biu":
-        return list(column.tolist())
-    words = spelled(column)
-    if column.dtype.kind != "f":
-        return list(words)
-    # By way of text, so that float32 0.1 becomes 0.1.
-    return [
-        float(w) if known else None for w, known in zip(words, np.isfinite(column), strict=True)
-    ]
-
-
-def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tuple[str, ...]:
-    """Writes the indices first: an output that `--resume` finds has them."""
-    wanted = [task.indices_path] if options.indices and task.indices_path else []
-    wanted += [task.output] if task.output else []
-    return decoder.write(choice.rows, [Path(name) for name in wanted])
 
 
 @contextmanager
@@ -200,7 +155,7 @@ def _naming(task: Task) -> Iterator[None]:
         raise CloudFileError("does not fit in memory", path=task.source.location) from error
 
 
-def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
+def _as_json(task: Task, cloud: Cloud, choice: Choice, notes: tuple[str, ...]) -> str:
     """One object on one line; `covering_radius` may be null."""
     sample = choice.sample
     origin = None if sample is None or sample.origin is None else sample.origin.tolist()
@@ -208,10 +163,10 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
         {
             "input": task.source.location,
             "output": task.output,
-            "points": len(opened.points),
+            "points": len(cloud),
             "samples": len(choice.rows),
             "covering_radius": choice.radius,
-            "unit": opened.unit,
+            "unit": cloud.unit,
             "notes": notes,
             "origin": origin,
             "timings": None if sample is None else asdict(sample.timings),
@@ -220,10 +175,10 @@ def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...])
     )
 
 
-def _as_text(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
+def _as_text(task: Task, cloud: Cloud, choice: Choice, notes: tuple[str, ...]) -> str:
     """One line."""
     target = task.output or task.indices_path
-    line = f"{task.source.location} -> {target}: {len(choice.rows)} of {len(opened.points)} points"
+    line = f"{task.source.location} -> {target}: {len(choice.rows)} of {len(cloud)} points"
     if choice.radius is not None:
         line += f", covering radius {choice.radius:.4g}"
     if choice.sample is not None:

@@ -9,7 +9,6 @@ import numpy as np
 from farpoint._adapters import split_records
 from farpoint._types import Array
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.formats.lzf import decompress
 from farpoint.io.numbers import content_lines, decode, head_lines, parse_columns
 from farpoint.io.records import columns_of, join_columns, unpack_color
 
@@ -198,6 +197,48 @@ def _compressed(body: bytes, header: Header) -> Array:
             records[name] = np.frombuffer(plain, kind, header.points, at)
             at += kind.itemsize * header.points
     return records
+
+
+def decompress(data: bytes, size: int) -> bytes:
+    """Decompresses LZF (M. Lehmann, liblzf) to `size` bytes."""
+    out = bytearray()
+    at = 0
+    try:
+        while at < len(data):
+            control = data[at]
+            at += 1
+            if control < 32:
+                out += data[at : at + control + 1]
+                at += control + 1
+            else:
+                length, at = _length(data, control, at)
+                _repeat(out, ((control & 31) << 8) + data[at] + 1, length)
+                at += 1
+    except IndexError as error:
+        raise ValueError("the compressed data is cut short") from error
+    if len(out) != size or at != len(data):
+        raise ValueError(f"the compressed data gives {len(out)} bytes, expected {size}")
+    return bytes(out)
+
+
+def _length(data: bytes, control: int, at: int) -> tuple[int, int]:
+    """Number of bytes to repeat, and the position after it."""
+    length = control >> 5
+    if length == 7:
+        return length + data[at] + 2, at + 1
+    return length + 2, at
+
+
+def _repeat(out: bytearray, distance: int, length: int) -> None:
+    """Appends `length` bytes from `distance` before the end; they may overlap."""
+    begin = len(out) - distance
+    if begin < 0:
+        raise ValueError("the compressed data points before its own start")
+    if distance >= length:
+        out += out[begin : begin + length]
+    else:
+        pattern = out[begin:]
+        out += (pattern * (length // distance + 1))[:length]
 
 
 def _check_size(found: int, expected: int, unit: str) -> None:
