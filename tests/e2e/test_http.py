@@ -88,19 +88,6 @@ LARGE = np.random.default_rng(6).normal(size=(40_000, 3)).astype(np.float32)
 HEAD = "POST {}Sample HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/{}\r\n"
 
 
-def test_bodies_that_trickle_count_and_do_not_block_others(start):
-    server = start(*HTTP, "--receive-turns", "2", "--max-message-bytes", str(1 << 20))
-    with HttpCaller(server) as http:
-        slow = [http.send(raw_call("Sample", bytes(5000), length=10_000)) for _ in range(20)]
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 20)
-        assert http.call("Sample", SMALL).status == 200
-        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 100_000)
-        for peer in slow:
-            peer.close()
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
-        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
-
-
 def test_calls_after_one_another_on_one_connection_do_not_mix(server, http):
     """Two requests in one write: the second waits, and has fields of its own."""
     first = raw_call("Sample", SMALL.SerializeToString(), headers="X-Request-Id: first\r\n")

@@ -94,7 +94,7 @@ def test_server_and_models_are_described(stock):
 
 
 def test_it_samples(stock, client):
-    result = stock.infer("fps", fps_inputs(), request_id="7", parameters={"start_index": 7})
+    result = stock.infer("fps", fps_inputs(start=np.array([7])), request_id="7")
     assert result.get_response().id == "7"
     for name in ("indices", "distances", "points"):
         wanted = np.array([getattr(s, name) for s in client.sample(CLOUD, 20, start=7)])

@@ -41,13 +41,13 @@ def message(*body):
 
 @pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
 def test_numbers_in_json_are_the_points(data):
-    parameters = {"start_index": 4, "priority": 2**63 - 1}
+    parameters = {"nonfinite_policy": "ignore", "priority": 2**63 - 1}
     assert message(*body(points(shape=[1] * 32, data=[1])))  # as many dimensions as there may be
     read = message(*body(points(data=data), COUNT, id="7", parameters=parameters))
     assert (read.request.model_name, read.request.id) == ("fps", "7")
     parsed = fps.parse_fps_request(read, LIMITS)
     np.testing.assert_array_equal(parsed.points.array(), CLOUD)
-    assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [4])
+    assert (parsed.sample_counts.tolist(), parsed.ignore_nonfinite) == ([3], True)
 
 
 def test_integers_in_json_beyond_float64_are_exact():

@@ -32,13 +32,11 @@ def changed(change):
     return made
 
 
-def with_input(name, values, **parameters):
+def with_input(name, values):
     made = request()
     datatype = f"{'FP' if values.dtype.kind == 'f' else 'INT'}{8 * values.itemsize}"
     made.inputs.add(name=name, datatype=datatype, shape=values.shape)
     made.raw_input_contents.append(values.tobytes())
-    for key, value in parameters.items():
-        made.parameters[key].int64_param = value
     return made
 
 
@@ -66,13 +64,11 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
     assert parsed.return_distances == ("distances" in order)
 
 
-def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
+def test_the_policy_is_a_parameter_and_others_do_no_harm():
     made = request()
-    made.parameters["start_index"].int64_param = 9
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
-    parsed = parse(made)
-    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([9], True)
+    assert parse(made).ignore_nonfinite
 
 
 WRONG = {
@@ -110,14 +106,9 @@ WRONG = {
         ),
         "inputs[sample_count].shape",
     ),
-    "start beyond": (
-        changed(lambda r: r.parameters["start_index"].__setattr__("int64_param", 10)),
-        "parameters[start_index][0]",
-    ),
-    "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
+    "a start beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
     "a negative start": (with_input("start", np.array([-1])), "inputs[start][0]"),
     "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
-    "two starts": (with_input("start", np.array([1]), start_index=1), "parameters[start_index]"),
     "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),
     "one feature": (with_input("features", np.ones(1, "f4")), "inputs[features].shape"),
     "features that were not sent": (request(outputs=[{"name": "features"}]), "outputs[0].name"),

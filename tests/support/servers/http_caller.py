@@ -86,12 +86,11 @@ class HttpCaller:
         self.close()
 
 
-def raw_call(method: str, body: bytes, length: int | None = None, headers: str = "") -> bytes:
-    """The bytes of a call of the SamplingService, with as much of its body as is given."""
-    length = len(body) if length is None else length
+def raw_call(method: str, body: bytes, headers: str = "") -> bytes:
+    """The bytes of a call of the SamplingService."""
     head = (
         f"POST {_path(method)} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\n"
-        f"{headers}Content-Length: {length}\r\n\r\n"
+        f"{headers}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 

@@ -54,8 +54,8 @@ POLICIES = {"reject": False, "ignore": True}
 def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSampleRequest:
     """Validates everything except coordinates.
 
-    The parameters `start_index` (integer) and `nonfinite_policy` ("reject" or "ignore") are as in
-    farpoint.v1; others are left alone, as some clients always send a few.
+    The parameter `nonfinite_policy` is "reject" or "ignore"; others are left alone, as some clients
+    always send a few.
     """
     request = message.request
     inputs = parse_inputs(message, TYPES, OPTIONAL)
@@ -73,7 +73,7 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
         attributes=features,
         lengths=lengths,
         sample_counts=count,
-        starts=_starts(request, inputs, lengths),
+        starts=_starts(inputs, lengths),
         ignore_nonfinite=_ignore_nonfinite(request),
         return_points="points" in wanted,
         return_distances="distances" in wanted,
@@ -119,22 +119,15 @@ def _known_outputs(request: pb.ModelInferRequest) -> list[str]:
     return [name for name in OUTPUTS if name != "features" or has_features]
 
 
-def _starts(
-    request: pb.ModelInferRequest, inputs: Mapping[str, TensorView], lengths: Int64s
-) -> Int64s:
-    """Shape (1,) or (B,), from the input or from the parameter; 0 without either."""
-    field, starts = "inputs[start]", np.zeros(1, np.int64)
-    if "start" in inputs:
-        starts = _integers(inputs["start"])
-        if len(starts) not in (1, len(lengths)):
-            expected = f"one element, or one for each of the {len(lengths)} clouds"
-            raise InvalidRequestError("inputs[start].shape", expected, inputs["start"].shape)
-    if "start_index" in request.parameters:
-        field = "parameters[start_index]"
-        if "start" in inputs:
-            raise InvalidRequestError(field, "none with the input 'start'", "both")
-        starts = np.array([request.parameters["start_index"].int64_param])
-    check_range(starts, 0, lengths - 1, field, "the points of cloud {}")
+def _starts(inputs: Mapping[str, TensorView], lengths: Int64s) -> Int64s:
+    """Shape (1,) or (B,); 0 without the input."""
+    if "start" not in inputs:
+        return np.zeros(1, np.int64)
+    starts = _integers(inputs["start"])
+    if len(starts) not in (1, len(lengths)):
+        expected = f"one element, or one for each of the {len(lengths)} clouds"
+        raise InvalidRequestError("inputs[start].shape", expected, inputs["start"].shape)
+    check_range(starts, 0, lengths - 1, "inputs[start]", "the points of cloud {}")
     return starts
 
 
