@@ -21,7 +21,6 @@ CAMERA, OPS, LATER = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops
 UNKNOWN = "not-a-known-token"
 SECRETS = (CAMERA, OPS, LATER, UNKNOWN, "PRIVATE KEY")
 MEMORY = "/farpoint.v1.AdminService/GetMemory"
-UNLOAD = "/v2/repository/models/density_small/unload"
 
 
 class Secured:
@@ -129,10 +128,6 @@ def test_administration_is_on_its_own_port_with_its_own_scope(secured):
                 call()
     with secured.http(secured.files, secured.files) as caller:
         assert caller.call_json(MEMORY, {}, **bearer(OPS)).status == 404
-        assert caller.request("POST", UNLOAD, b"{}", **bearer(CAMERA)).status == 403
-        refused = caller.request("POST", UNLOAD, b"{}", **bearer(OPS))
-        assert refused.status == 501
-        assert "--admin-listen" in refused.json["error"]
     with farpoint.Client(secured.admin, token=OPS) as admin:
         assert admin.memory().devices[0].device == "cpu"
         with pytest.raises(farpoint.UnimplementedError):

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from tests.support.servers.http_caller import HttpCaller
+from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
 from farpoint.inference import open_inference_pb2 as pb
@@ -49,10 +49,7 @@ def refusal(call: Callable[[], object]) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    # Administration has a port of its own, and is at that of HTTP.
-    http = "localhost:0"
-    flags = ("--http-listen", http, "--admin-listen", f"127.0.0.1:00,{http}")
-    with RunningServer("--encoder", "default", *flags) as server:
+    with RunningServer("--encoder", "default", *HTTP) as server:
         yield server
     assert not [line for line in server.log if line["level"] == "error"]
 
@@ -63,19 +60,14 @@ def stock(server: RunningServer) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def admin(server: RunningServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(server.ready["admin_addresses"][0]) as client:
-        yield client
-
-
 def test_server_and_models_are_described(stock):
     assert stock.is_server_live()
     assert stock.is_server_ready()
     metadata = stock.get_server_metadata(as_json=True)
     assert metadata["name"] == "farpoint-server"
-    assert {"model_repository", "model_configuration"} <= set(metadata["extensions"])
-    assert not any("shared_memory" in name for name in metadata["extensions"])
+    assert metadata["extensions"] == ["model_configuration", "parameters", "binary_tensor_data"]
+    listed = stock.get_model_repository_index().models
+    assert [(model.name, model.state) for model in listed] == [("fps", "READY"), (SHIPPED, "READY")]
     assert stock.is_model_ready("fps")
     assert stock.is_model_ready(SHIPPED, "1")
     assert not stock.is_model_ready("resnet")
@@ -124,36 +116,6 @@ def test_a_time_that_is_too_short(stock):
     assert refusal(lambda: stock.infer("fps", made, timeout=-1)) == (
         "StatusCode.INVALID_ARGUMENT",
         "parameters[timeout]: expected microseconds, got -1",
-    )
-
-
-def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin):
-    def states() -> dict[str, str]:
-        return {m.name: m.state for m in stock.get_model_repository_index().models}
-
-    assert states() == {"fps": "READY", SHIPPED: "READY"}
-    for call in (stock.load_model, stock.unload_model):
-        status, text = refusal(lambda call=call: call(SHIPPED))
-        assert status == "StatusCode.UNIMPLEMENTED"
-        assert text.endswith("is served only at the addresses of --admin-listen")
-    admin.unload_model(SHIPPED)
-    try:
-        assert states() == {"fps": "READY", SHIPPED: "UNAVAILABLE"}
-        assert not stock.is_model_ready(SHIPPED)
-    finally:
-        admin.load_model(SHIPPED)
-    assert stock.is_model_ready(SHIPPED)
-    assert admin.is_model_ready(SHIPPED)
-    admin.load_model("fps")
-    for call, code, name in (
-        (lambda: admin.load_model("copy"), "NOT_FOUND", "model_name"),
-        (lambda: admin.load_model(SHIPPED, config="{}"), "INVALID_ARGUMENT", "parameters"),
-    ):
-        status, text = refusal(call)
-        assert (status, text.partition(":")[0]) == (f"StatusCode.{code}", name)
-    assert refusal(lambda: admin.unload_model("fps")) == (
-        "StatusCode.INVALID_ARGUMENT",
-        "model_name: expected a loaded model, got 'fps', which is built in",
     )
 
 
@@ -263,12 +225,6 @@ def http(server) -> Iterator[HttpCaller]:
 )
 def test_paths_have_their_statuses(http, verb, path, status):
     assert http.request(verb, path).status == status
-
-
-def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
-    for verb, status in (("unload", 400), ("load", 200)):
-        assert http.request("POST", f"/v2/repository/models/{SHIPPED}/{verb}", b"{}").status == 200
-        assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
 
 
 @pytest.fixture(scope="module")

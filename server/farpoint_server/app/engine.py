@@ -22,9 +22,7 @@ from farpoint_server.observability.metrics import Instruments, new_registry
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services import admin
-from farpoint_server.services.open_inference import repository
-from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.transport.grpc.handlers import Method, unary_methods
+from farpoint_server.transport.grpc.handlers import Method
 from farpoint_server.transport.grpc.health import Health
 
 # Seconds between two looks at what front ends must know.
@@ -46,12 +44,7 @@ class EngineApp:
         self._devices = compute.describe()
         self._models = models = Registry(compute.engines, health)
         add_compute_gauges(registry, compute)
-        index = ModelRepository(models, lambda: health.is_serving)
-        methods = {
-            **admin.AdminServicer(compute, models).methods(),
-            **index.administration(),
-            **unary_methods(repository.DESCRIPTOR, {"RepositoryIndex": index.index}),
-        }
+        methods = admin.AdminServicer(compute, models).methods()
         self._link = Link(socket.socket(fileno=slot.link), lambda: health.is_serving)
         handlers: dict[str, Handler] = {
             path: partial(self._answer, methods[method.name], method.name)

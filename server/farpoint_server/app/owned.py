@@ -9,27 +9,22 @@ from google.protobuf.message import Message
 
 from farpoint_server.compute.remote.client import RemoteCompute
 from farpoint_server.services import admin
-from farpoint_server.services.open_inference import repository
-from farpoint_server.transport.grpc.handlers import Method, unary_methods
+from farpoint_server.transport.grpc.handlers import Methods, UnaryFunction, unary_methods
 
-CHANGES_MODELS = ("LoadModel", "UnloadModel", "RepositoryModelLoad", "RepositoryModelUnload")
+CHANGES_MODELS = ("LoadModel", "UnloadModel")
 METHODS: Mapping[str, MethodDescriptor] = {
-    f"/{service.full_name}/{name}": service.methods_by_name[name]
-    for service, names in (
-        (admin.DESCRIPTOR, ("GetMemory", "TrimMemory", *CHANGES_MODELS[:2])),
-        (repository.DESCRIPTOR, ("RepositoryIndex", *CHANGES_MODELS[2:])),
-    )
-    for name in names
+    f"/{admin.DESCRIPTOR.full_name}/{method.name}": method for method in admin.DESCRIPTOR.methods
 }
 
 
-def owned_by(engine: RemoteCompute | None, path: str, handler: Method) -> Method:
-    """A handler that asks the engine's process for a method of METHODS; another as it is."""
-    method = METHODS.get(path)
-    if engine is None or method is None:
-        return handler
-    answer = partial(_forward, engine, path, message_factory.GetMessageClass(method.output_type))
-    return unary_methods(method.containing_service, {method.name: answer})[method.name]
+def forwarding(engine: RemoteCompute) -> Methods:
+    """Handlers of METHODS that ask the engine's process."""
+    kind = message_factory.GetMessageClass
+    answers: dict[str, UnaryFunction] = {
+        method.name: partial(_forward, engine, path, kind(method.output_type))
+        for path, method in METHODS.items()
+    }
+    return unary_methods(admin.DESCRIPTOR, answers)
 
 
 async def _forward(

@@ -4,14 +4,12 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 import structlog
 from prometheus_client import generate_latest
 
 from farpoint_server.app.compute import lost_before_signal, make_compute, make_remote_compute
-from farpoint_server.app.owned import owned_by
 from farpoint_server.app.services import (
     SERVICES,
     add_compute_gauges,
@@ -56,9 +54,8 @@ class App:
         self.compute, self._engine = compute, engine = self._make_compute(instruments, slot)
         self._models = Registry(compute.engines, health)
         self._transport = transport = Transport(settings, slot, CallMetrics(instruments))
-        services = make_services(settings, compute, self._models, transport, health)
-        wrap = partial(owned_by, engine)
-        services.add_to(transport.servers, self.calls, settings.admin_over_http, wrap)
+        services = make_services(settings, compute, self._models, transport, health, engine)
+        services.add_to(transport.servers, self.calls, settings.admin_over_http)
         add_gauges(registry, transport, health)
         add_compute_gauges(registry, compute)
 

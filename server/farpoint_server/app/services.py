@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TypeAlias
 
 import grpc
 import torch
@@ -13,12 +12,14 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
+from farpoint_server.app.owned import forwarding
 from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import SAMPLING_METHODS
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.tensors import MAX_CLOUDS, RequestLimits
 from farpoint_server.compute.compute import Compute
+from farpoint_server.compute.remote.client import RemoteCompute
 from farpoint_server.config.settings import Settings
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
@@ -30,7 +31,7 @@ from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.receiver import Receiver
 from farpoint_server.transport.counts import Count
 from farpoint_server.transport.grpc import reflection
-from farpoint_server.transport.grpc.handlers import Method, Methods, refusals
+from farpoint_server.transport.grpc.handlers import Methods, refusals
 from farpoint_server.transport.grpc.health import Health
 from farpoint_server.transport.grpc.server import GrpcServers
 from farpoint_server.transport.http.calls import HandlerRegistry, UnaryCalls
@@ -41,68 +42,44 @@ ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Those whose methods can be called over HTTP, where registered."""
 ADMIN_ALONE = " is served only at the addresses of --admin-listen"
-Wrap: TypeAlias = Callable[[str, Method], Method]
-"""Makes the handler to register from a method's path and handler."""
 
 
 def register(
-    registries: Sequence[HandlerRegistry],
-    service: ServiceDescriptor,
-    methods: Methods,
-    wrap: Wrap = lambda _, handler: handler,
+    registries: Sequence[HandlerRegistry], service: ServiceDescriptor, methods: Methods
 ) -> None:
     """Registers methods of a service, with one handler for all registries."""
-    name = service.full_name
-    wrapped = {method: wrap(f"/{name}/{method}", handler) for method, handler in methods.items()}
+    handler = grpc.method_handlers_generic_handler(service.full_name, dict(methods))
     for registry in registries:
-        registry.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, wrapped),))
+        registry.add_generic_rpc_handlers((handler,))
 
 
 @dataclass(frozen=True)
 class Servicers:
-    """The servicers of all services."""
+    """The handlers of all services."""
 
-    sampling: sampling.SamplingServicer
-    open_inference: open_inference.OpenInferenceServicer
-    admin: admin.AdminServicer
-    health: Health
+    sampling: Methods
+    open_inference: Methods
+    admin: Methods
+    health: Methods
 
-    def add_to(
-        self,
-        servers: GrpcServers,
-        http: UnaryCalls,
-        admin_over_http: bool,
-        wrap: Wrap = lambda _, handler: handler,
-    ) -> None:
-        """Registers every service; health is at each port, reflection at those of gRPC.
-
-        `wrap` makes a handler ask the engine's process.
-        """
-        inference, health, (administration,) = self.open_inference, self.health.methods(), ADMIN
+    def add_to(self, servers: GrpcServers, http: UnaryCalls, admin_over_http: bool) -> None:
+        """Registers every service; health is at each port, reflection at those of gRPC."""
         public, is_public = (servers.public, http), servers.admin is servers.public
         for service, methods in (
-            (sampling.DESCRIPTOR, self.sampling.methods()),
-            (repository.DESCRIPTOR, inference.inference()),
+            (sampling.DESCRIPTOR, self.sampling),
+            (repository.DESCRIPTOR, self.open_inference),
         ):
             register(public, service, methods)
             servers.acceptors.add(service.full_name, methods)
-        register(public, repository.DESCRIPTOR, inference.descriptions(), wrap)
-        register(public, HEALTH, health)
-        for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
-            loading = inference.repository.administration()
-            if administers:
-                register([registry], repository.DESCRIPTOR, loading, wrap)
-                register([registry], administration, self.admin.methods(), wrap)
-                continue
-            register([registry], repository.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
-            if registry is servers.public:  # instead of gRPC's "Method not found!"
-                register([registry], administration, refusals(self.admin.methods(), ADMIN_ALONE))
+        register(public, HEALTH, self.health)
+        administered: list[HandlerRegistry] = [http] if admin_over_http else []
+        administered += [servers.admin] if servers.admin is not None else []
+        register(administered, admin.DESCRIPTOR, self.admin)
+        if not is_public:  # instead of gRPC's "Method not found!"
+            register([servers.public], admin.DESCRIPTOR, refusals(self.admin, ADMIN_ALONE))
         if servers.admin is not None and not is_public:
-            for methods in (inference.descriptions(), inference.repository.administration()):
-                register([servers.admin], repository.DESCRIPTOR, methods, wrap)
-            register([servers.admin], administration, self.admin.methods(), wrap)
-            register([servers.admin], HEALTH, health)
-            reflection.add_to(servers.admin, (repository.DESCRIPTOR, *ADMIN, HEALTH))
+            register([servers.admin], HEALTH, self.health)
+            reflection.add_to(servers.admin, (*ADMIN, HEALTH))
         reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
 
 
@@ -113,9 +90,14 @@ def health_names(settings: Settings) -> list[str]:
 
 
 def make_services(
-    settings: Settings, compute: Compute, models: Registry, transport: Transport, health: Health
+    settings: Settings,
+    compute: Compute,
+    models: Registry,
+    transport: Transport,
+    health: Health,
+    engine: RemoteCompute | None,
 ) -> Servicers:
-    """All servicers."""
+    """All servicers; administration asks the engine's process, if there is one."""
     limits = RequestLimits(settings.max_message_bytes, settings.max_request_points, MAX_CLOUDS)
     model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
     pipeline = Pipeline(
@@ -130,10 +112,10 @@ def make_services(
     info = cache(partial(_info, limits, compute))
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
-        sampling.SamplingServicer(pipeline, models, model_limits, info, *streams),
-        open_inference.OpenInferenceServicer(pipeline, model_limits, models_of, *streams),
-        admin.AdminServicer(compute, models),
-        health,
+        sampling.SamplingServicer(pipeline, models, model_limits, info, *streams).methods(),
+        open_inference.OpenInferenceServicer(pipeline, model_limits, models_of, *streams).methods(),
+        admin.AdminServicer(compute, models).methods() if engine is None else forwarding(engine),
+        health.methods(),
     )
 
 

@@ -19,11 +19,6 @@ SCOPE_OF_SERVICE = {
     "farpoint.v1.SamplingService": "sample",
     "inference.GRPCInferenceService": "sample",
 }
-# Of methods that need another scope than their service.
-SCOPE_OF_METHOD = {
-    "inference.GRPCInferenceService/RepositoryModelLoad": "admin",
-    "inference.GRPCInferenceService/RepositoryModelUnload": "admin",
-}
 POLL_S = 1.0
 _grant: ContextVar[Token | ServiceError] = ContextVar("grant")
 
@@ -125,8 +120,6 @@ def scope_of(rpc: str) -> str | None:
 
     A service that is not listed needs admin, so that forgetting to list one opens nothing.
     """
-    if rpc in SCOPE_OF_METHOD:
-        return SCOPE_OF_METHOD[rpc]
     service = rpc.rpartition("/")[0]
     return None if service.startswith(OPEN) else SCOPE_OF_SERVICE.get(service, "admin")
 

@@ -17,7 +17,7 @@ from farpoint_server.transport.outgoing import Outgoing, Response
 CHECKS = (256, 64)
 WATCHES = (192, 64)
 ADMIN = (64, 32)
-ADMIN_RPCS = ("farpoint.v1.AdminService/", "inference.GRPCInferenceService/RepositoryModel")
+ADMIN_RPCS = "farpoint.v1.AdminService/"
 LOG_INTERVAL_S = 1.0
 # Without a new call for so long, every caller that waits for an answer before its next call waits.
 QUIET_S = 0.05

@@ -8,7 +8,6 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2, sampling_pb2
 from farpoint_server.app.owned import METHODS
 from farpoint_server.errors import UnsupportedError
-from farpoint_server.models.registry import DEFAULT_NAME
 from farpoint_server.services.open_inference.repository import ModelRepository
 
 
@@ -16,7 +15,6 @@ class NoModels:
     """A registry in which nothing is loaded."""
 
     models = ()
-    sources = {DEFAULT_NAME: None}  # noqa: RUF012
 
 
 def repository(*, is_serving: bool = True) -> ModelRepository:
@@ -28,11 +26,10 @@ def test_the_index_lists_what_is_ready():
         listed = one.index(pb.RepositoryIndexRequest(**fields)).models
         return [(m.name, m.state, m.reason) for m in listed]
 
-    unloaded = (DEFAULT_NAME, "UNAVAILABLE", "unloaded")
-    assert states(repository()) == [("fps", "READY", ""), unloaded]
-    assert states(repository(), ready=True) == [("fps", "READY", "")]
+    for only_ready in (False, True):
+        assert states(repository(), ready=only_ready) == [("fps", "READY", "")]
     broken = repository(is_serving=False)
-    assert states(broken) == [("fps", "UNAVAILABLE", "the server is not ready"), unloaded]
+    assert states(broken) == [("fps", "UNAVAILABLE", "the server is not ready")]
     assert states(broken, ready=True) == []
     with pytest.raises(UnsupportedError, match="repository_name: expected none, got 'x'"):
         states(repository(), repository_name="x")
@@ -42,7 +39,7 @@ def test_the_index_lists_what_is_ready():
 # METHODS, or it changes one of several processes.
 BY_FRONT_ENDS = """
 Sample SampleStream SampleLarge Encode ListModels GetServerInfo
-ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig
+ServerLive ServerReady ServerMetadata ModelReady ModelMetadata ModelConfig RepositoryIndex
 ModelInfer ModelStreamInfer
 """
 

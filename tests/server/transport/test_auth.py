@@ -83,7 +83,6 @@ async def test_probes_need_no_token(call, service):
     [
         ("sample", [f"{SAMPLING}/Any"]),
         ("sample", [f"{INFERENCE}/{name}" for name in ("RepositoryIndex", "ModelStreamInfer")]),
-        ("admin", [f"{INFERENCE}/RepositoryModel{verb}" for verb in ("Load", "Unload")]),
         ("admin", ["farpoint.v1.AdminService/Any", "a.Later/M", "", "/", "x", f"/{HEALTH_CHECK}"]),
         (None, [HEALTH_CHECK, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"]),
     ],

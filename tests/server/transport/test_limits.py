@@ -47,7 +47,6 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
         (RPC, 5),
         ("inference.GRPCInferenceService/ModelInfer", 5),
         ("farpoint.v1.AdminService/GetMemory", ADMIN[1]),
-        ("inference.GRPCInferenceService/RepositoryModelLoad", ADMIN[1]),
         ("grpc.health.v1.Health/Watch", WATCHES[1]),
         ("grpc.health.v1.Health/Check", CHECKS[1]),
         ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", WATCHES[1]),

@@ -38,7 +38,6 @@ REPEATED = {
 # These change the server, and an attempt whose answer was lost may have done so.
 NOT_REPEATED = {
     "farpoint.v1.AdminService": ("LoadModel", "UnloadModel", "TrimMemory"),
-    "inference.GRPCInferenceService": ("RepositoryModelLoad", "RepositoryModelUnload"),
 }
 
 # Half of gRPC's most tokens.

@@ -4,8 +4,8 @@ isort:skip_file
 The Open Inference Protocol, version 2, with Triton's extensions: wire compatible with Triton and
 KServe.
 
-Names and numbers are those of the protocol; of ModelConfig, what this server says. Its calls on
-statistics, traces and logs are left out. The generated code lives in a descriptor pool of its
+Names and numbers are those of the protocol; of ModelConfig, what this server says. Calls that
+load models are those of farpoint.v1; statistics, traces and logs have none. The generated code lives in a descriptor pool of its
 own, so that a process may also load another package that brings this protocol along.
 """
 
@@ -854,36 +854,6 @@ class ModelConfig(_message.Message):
 Global___ModelConfig: _TypeAlias = ModelConfig  # noqa: Y015
 
 @_typing.final
-class ModelRepositoryParameter(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    BOOL_PARAM_FIELD_NUMBER: _builtins.int
-    INT64_PARAM_FIELD_NUMBER: _builtins.int
-    STRING_PARAM_FIELD_NUMBER: _builtins.int
-    BYTES_PARAM_FIELD_NUMBER: _builtins.int
-    bool_param: _builtins.bool
-    int64_param: _builtins.int
-    string_param: _builtins.str
-    bytes_param: _builtins.bytes
-    def __init__(
-        self,
-        *,
-        bool_param: _builtins.bool = ...,
-        int64_param: _builtins.int = ...,
-        string_param: _builtins.str = ...,
-        bytes_param: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bool_param", b"bool_param", "bytes_param", b"bytes_param", "int64_param", b"int64_param", "parameter_choice", b"parameter_choice", "string_param", b"string_param"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bool_param", b"bool_param", "bytes_param", b"bytes_param", "int64_param", b"int64_param", "parameter_choice", b"parameter_choice", "string_param", b"string_param"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_parameter_choice: _TypeAlias = _typing.Literal["bool_param", "int64_param", "string_param", "bytes_param"]  # noqa: Y015
-    _WhichOneofArgType_parameter_choice: _TypeAlias = _typing.Literal["parameter_choice", b"parameter_choice"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_parameter_choice) -> _WhichOneofReturnType_parameter_choice | None: ...
-
-Global___ModelRepositoryParameter: _TypeAlias = ModelRepositoryParameter  # noqa: Y015
-
-@_typing.final
 class RepositoryIndexRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -953,133 +923,3 @@ class RepositoryIndexResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RepositoryIndexResponse: _TypeAlias = RepositoryIndexResponse  # noqa: Y015
-
-@_typing.final
-class RepositoryModelLoadRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class ParametersEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        @_builtins.property
-        def value(self) -> Global___ModelRepositoryParameter: ...
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: Global___ModelRepositoryParameter | None = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    REPOSITORY_NAME_FIELD_NUMBER: _builtins.int
-    MODEL_NAME_FIELD_NUMBER: _builtins.int
-    PARAMETERS_FIELD_NUMBER: _builtins.int
-    repository_name: _builtins.str
-    """To be empty."""
-    model_name: _builtins.str
-    @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]:
-        """To be empty: the files are on the server."""
-
-    def __init__(
-        self,
-        *,
-        repository_name: _builtins.str = ...,
-        model_name: _builtins.str = ...,
-        parameters: _abc.Mapping[_builtins.str, Global___ModelRepositoryParameter] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_name", b"model_name", "parameters", b"parameters", "repository_name", b"repository_name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RepositoryModelLoadRequest: _TypeAlias = RepositoryModelLoadRequest  # noqa: Y015
-
-@_typing.final
-class RepositoryModelLoadResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RepositoryModelLoadResponse: _TypeAlias = RepositoryModelLoadResponse  # noqa: Y015
-
-@_typing.final
-class RepositoryModelUnloadRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class ParametersEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        @_builtins.property
-        def value(self) -> Global___ModelRepositoryParameter: ...
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: Global___ModelRepositoryParameter | None = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    REPOSITORY_NAME_FIELD_NUMBER: _builtins.int
-    MODEL_NAME_FIELD_NUMBER: _builtins.int
-    PARAMETERS_FIELD_NUMBER: _builtins.int
-    repository_name: _builtins.str
-    """To be empty."""
-    model_name: _builtins.str
-    @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]:
-        """"unload_dependents": no model depends on another."""
-
-    def __init__(
-        self,
-        *,
-        repository_name: _builtins.str = ...,
-        model_name: _builtins.str = ...,
-        parameters: _abc.Mapping[_builtins.str, Global___ModelRepositoryParameter] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_name", b"model_name", "parameters", b"parameters", "repository_name", b"repository_name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RepositoryModelUnloadRequest: _TypeAlias = RepositoryModelUnloadRequest  # noqa: Y015
-
-@_typing.final
-class RepositoryModelUnloadResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RepositoryModelUnloadResponse: _TypeAlias = RepositoryModelUnloadResponse  # noqa: Y015

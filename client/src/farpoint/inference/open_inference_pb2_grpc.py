@@ -80,16 +80,6 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
                 response_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
                 _registered_method=True)
-        self.RepositoryModelLoad = channel.unary_unary(
-                '/inference.GRPCInferenceService/RepositoryModelLoad',
-                request_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
-                response_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
-                _registered_method=True)
-        self.RepositoryModelUnload = channel.unary_unary(
-                '/inference.GRPCInferenceService/RepositoryModelUnload',
-                request_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
-                response_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
-                _registered_method=True)
 
 
 class GRPCInferenceServiceServicer(object):
@@ -153,21 +143,7 @@ class GRPCInferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RepositoryIndex(self, request, context):
-        """Models that are loaded or can be.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RepositoryModelLoad(self, request, context):
-        """Loads a model, or loads it anew. At the admin addresses alone.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RepositoryModelUnload(self, request, context):
-        """Unloads a model. At the admin addresses alone.
+        """Models that are loaded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -220,16 +196,6 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.RepositoryIndex,
                     request_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexRequest.FromString,
                     response_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexResponse.SerializeToString,
-            ),
-            'RepositoryModelLoad': grpc.unary_unary_rpc_method_handler(
-                    servicer.RepositoryModelLoad,
-                    request_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadRequest.FromString,
-                    response_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadResponse.SerializeToString,
-            ),
-            'RepositoryModelUnload': grpc.unary_unary_rpc_method_handler(
-                    servicer.RepositoryModelUnload,
-                    request_deserializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.FromString,
-                    response_serializer=farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -476,60 +442,6 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/RepositoryIndex',
             farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
             farpoint_dot_inference_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RepositoryModelLoad(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/inference.GRPCInferenceService/RepositoryModelLoad',
-            farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
-            farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RepositoryModelUnload(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/inference.GRPCInferenceService/RepositoryModelUnload',
-            farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
-            farpoint_dot_inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

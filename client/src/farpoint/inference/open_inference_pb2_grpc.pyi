@@ -4,8 +4,8 @@ isort:skip_file
 The Open Inference Protocol, version 2, with Triton's extensions: wire compatible with Triton and
 KServe.
 
-Names and numbers are those of the protocol; of ModelConfig, what this server says. Its calls on
-statistics, traces and logs are left out. The generated code lives in a descriptor pool of its
+Names and numbers are those of the protocol; of ModelConfig, what this server says. Calls that
+load models are those of farpoint.v1; statistics, traces and logs have none. The generated code lives in a descriptor pool of its
 own, so that a process may also load another package that brings this protocol along.
 """
 
@@ -56,11 +56,7 @@ class GRPCInferenceServiceStub:
     ModelConfig: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.ModelConfigRequest, _open_inference_pb2.ModelConfigResponse]
     """Inputs and outputs of a model, as Triton's configuration."""
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryIndexRequest, _open_inference_pb2.RepositoryIndexResponse]
-    """Models that are loaded or can be."""
-    RepositoryModelLoad: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelLoadRequest, _open_inference_pb2.RepositoryModelLoadResponse]
-    """Loads a model, or loads it anew. At the admin addresses alone."""
-    RepositoryModelUnload: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelUnloadRequest, _open_inference_pb2.RepositoryModelUnloadResponse]
-    """Unloads a model. At the admin addresses alone."""
+    """Models that are loaded."""
 
 @_typing.type_check_only
 class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
@@ -84,11 +80,7 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     ModelConfig: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.ModelConfigRequest, _open_inference_pb2.ModelConfigResponse]  # type: ignore[assignment]
     """Inputs and outputs of a model, as Triton's configuration."""
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryIndexRequest, _open_inference_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
-    """Models that are loaded or can be."""
-    RepositoryModelLoad: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelLoadRequest, _open_inference_pb2.RepositoryModelLoadResponse]  # type: ignore[assignment]
-    """Loads a model, or loads it anew. At the admin addresses alone."""
-    RepositoryModelUnload: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelUnloadRequest, _open_inference_pb2.RepositoryModelUnloadResponse]  # type: ignore[assignment]
-    """Unloads a model. At the admin addresses alone."""
+    """Models that are loaded."""
 
 class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Serves models by name, with tensors as inputs and outputs."""
@@ -163,22 +155,6 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _open_inference_pb2.RepositoryIndexRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_open_inference_pb2.RepositoryIndexResponse, _abc.Awaitable[_open_inference_pb2.RepositoryIndexResponse]]:
-        """Models that are loaded or can be."""
-
-    @_abc_1.abstractmethod
-    def RepositoryModelLoad(
-        self,
-        request: _open_inference_pb2.RepositoryModelLoadRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.RepositoryModelLoadResponse, _abc.Awaitable[_open_inference_pb2.RepositoryModelLoadResponse]]:
-        """Loads a model, or loads it anew. At the admin addresses alone."""
-
-    @_abc_1.abstractmethod
-    def RepositoryModelUnload(
-        self,
-        request: _open_inference_pb2.RepositoryModelUnloadRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.RepositoryModelUnloadResponse, _abc.Awaitable[_open_inference_pb2.RepositoryModelUnloadResponse]]:
-        """Unloads a model. At the admin addresses alone."""
+        """Models that are loaded."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -129,19 +129,13 @@ def _pick(item: Any, names: Sequence[str], field: str = "") -> dict[str, Any]:
     """These fields of a JSON object and its parameters, for protobuf's JSON form."""
     given = check_object(item, field)
     check_list(given.get("shape", []), f"{field}.shape", MAX_DIMENSIONS)
-    typed = typed_parameters(given.get("parameters", {}), f"{field}.parameters".lstrip("."))
-    return {**{name: given[name] for name in names if name in given}, "parameters": typed}
-
-
-def typed_parameters(given: Any, field: str = "parameters") -> dict[str, Any]:
-    """A JSON object of parameters, for protobuf's JSON form of InferParameter."""
-    typed: dict[str, Any] = {}
-    for name, value in check_object(given, field).items():
+    where, typed = f"{field}.parameters".lstrip("."), {}
+    for name, value in check_object(given.get("parameters", {}), where).items():
         if type(value) not in _KINDS:
             got = type(value).__name__
-            raise InvalidRequestError(field, "booleans, numbers and strings", got)
+            raise InvalidRequestError(where, "booleans, numbers and strings", got)
         typed[name] = {_KINDS[type(value)]: value}
-    return typed
+    return {**{name: given[name] for name in names if name in given}, "parameters": typed}
 
 
 def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:

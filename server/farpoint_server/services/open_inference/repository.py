@@ -1,4 +1,4 @@
-"""The models as Triton's model repository: lookup, metadata, list, load and unload."""
+"""The models as Open Inference sees them: lookup, metadata, configuration and list."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -7,10 +7,9 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.exported import tensor_sizes
 from farpoint_server.codec.open_inference.messages import VERSION, Sizes
-from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
+from farpoint_server.errors import NotFoundError, UnsupportedError, quoted
 from farpoint_server.kinds.model import LoadedModel
 from farpoint_server.models.registry import Registry
-from farpoint_server.transport.grpc.handlers import Methods, UnaryFunction, unary_methods
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
@@ -58,61 +57,17 @@ class ModelRepository:
         return model_config(self.metadata(name, version), optional)
 
     def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
-        """Every model that is loaded, was loaded, or can be loaded without a path."""
-        _check_repository(request.repository_name)
-        response = pb.RepositoryIndexResponse()
-        ready = self.names if self.is_serving() else []
-        for name in dict.fromkeys((*self.names, *self.registry.sources)):
-            if name in ready:
-                response.models.add(name=name, version=VERSION, state=READY)
-            elif not request.ready:
-                reason = "unloaded" if name not in self.names else "the server is not ready"
-                response.models.add(name=name, version=VERSION, state=UNAVAILABLE, reason=reason)
-        return response
-
-    async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
-        """Loads a known model again, from the path that it had.
-
-        Raises:
-            NotFoundError: there is none of this name; AdminService loads new ones.
-            InvalidRequestError: it cannot be loaded, or has a configuration or files.
-        """
-        _check_repository(request.repository_name)
-        name, sources = request.model_name, self.registry.sources
-        if request.parameters:
-            raise InvalidRequestError("parameters", "none: the files are on the server", "some")
-        if name != fps.NAME:
-            if name not in sources:
-                raise NotFoundError(
-                    f"model_name: expected one of {', '.join(sources)}, got {quoted(name)}; "
-                    "LoadModel of farpoint.v1.AdminService loads others"
-                )
-            await self.registry.load(name, sources[name])
-        return pb.RepositoryModelLoadResponse()
-
-    async def unload(
-        self, request: pb.RepositoryModelUnloadRequest
-    ) -> pb.RepositoryModelUnloadResponse:
-        """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
-        _check_repository(request.repository_name)
-        name = request.model_name
-        if name == fps.NAME:
-            raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
-        await self.registry.unload(name)
-        return pb.RepositoryModelUnloadResponse()
-
-    def administration(self) -> Methods:
-        """Handlers that load and unload models."""
-        answers: dict[str, UnaryFunction] = {
-            "RepositoryModelLoad": self.load,
-            "RepositoryModelUnload": self.unload,
-        }
-        return unary_methods(DESCRIPTOR, answers)
-
-
-def _check_repository(name: str) -> None:
-    if name:
-        raise UnsupportedError(f"repository_name: expected none, got {quoted(name)}")
+        """The loaded models."""
+        if request.repository_name:
+            got = quoted(request.repository_name)
+            raise UnsupportedError(f"repository_name: expected none, got {got}")
+        is_ready = self.is_serving()
+        state, reason = (READY, "") if is_ready else (UNAVAILABLE, "the server is not ready")
+        names = self.names if is_ready or not request.ready else ()
+        model = pb.RepositoryIndexResponse.ModelIndex
+        return pb.RepositoryIndexResponse(
+            models=[model(name=n, version=VERSION, state=state, reason=reason) for n in names]
+        )
 
 
 def model_metadata(name: str, inputs: Sizes, outputs: Sizes) -> pb.ModelMetadataResponse:

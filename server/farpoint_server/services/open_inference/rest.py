@@ -17,7 +17,6 @@ from farpoint_server.codec.open_inference.rest import (
     MAX_BYTES,
     load,
     read_rest_request,
-    typed_parameters,
     write_rest_response,
 )
 from farpoint_server.errors import InvalidRequestError
@@ -36,8 +35,6 @@ PATHS = (
     ("GET", "/v2/models/{name}[/versions/{version}]/config", "ModelConfig"),
     ("POST", "/v2/models/{name}[/versions/{version}]/infer", "ModelInfer"),
     ("POST", "/v2/repository/index", "RepositoryIndex"),
-    ("POST", "/v2/repository/models/{model_name}/load", "RepositoryModelLoad"),
-    ("POST", "/v2/repository/models/{model_name}/unload", "RepositoryModelUnload"),
 )
 # Answers of which one field is the whole JSON, and such as are 400 where one is false.
 WHOLE = {"ModelConfig": "config", "RepositoryIndex": "models"}
@@ -94,8 +91,6 @@ class CallForm(_RestForm):
 
     def read(self, body: bytes) -> bytes:
         fields = load(memoryview(body)) if body else {}
-        if "parameters" in fields:
-            fields["parameters"] = typed_parameters(fields["parameters"])
         return json_form.parse({**fields, **self._path}, self._request).SerializeToString()
 
     def write(self, raw: bytes) -> HttpResponse:

@@ -33,8 +33,6 @@ from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.outgoing import Outgoing
 
 EXTENSIONS = (
-    "model_repository",
-    "model_repository(unload_dependents)",
     "model_configuration",
     "parameters",
     "binary_tensor_data",
@@ -89,21 +87,13 @@ class OpenInferenceServicer:
             )
         return await self.pipeline.run(call, timeout_s)
 
-    def inference(self) -> Methods:
-        """Handlers that run models; they read messages when there is headroom."""
-        return {
-            "ModelInfer": grpc.stream_unary_rpc_method_handler(
-                self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
-            ),
-            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self.stream_infer),
-        }
-
-    def descriptions(self) -> Methods:
-        """Handlers that describe the server and its models; an unknown model is not ready."""
+    def methods(self) -> Methods:
+        """Handlers of all methods; those that run models read when there is headroom."""
         models = self.repository
         metadata = pb.ServerMetadataResponse(
             name="farpoint-server", version=version(), extensions=EXTENSIONS
         )
+        # An unknown model is not ready.
         answers: dict[str, UnaryFunction] = {
             "ServerLive": lambda _: pb.ServerLiveResponse(live=True),
             "ServerReady": lambda _: pb.ServerReadyResponse(ready=models.is_serving()),
@@ -113,7 +103,13 @@ class OpenInferenceServicer:
             "ModelConfig": lambda r: models.config(r.name, r.version),
             "RepositoryIndex": models.index,
         }
-        return unary_methods(DESCRIPTOR, answers)
+        return {
+            "ModelInfer": grpc.stream_unary_rpc_method_handler(
+                self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
+            ),
+            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self.stream_infer),
+            **unary_methods(DESCRIPTOR, answers),
+        }
 
 
 class InferStream(OrderedStream):

@@ -214,9 +214,9 @@ async def test_bytes_that_do_not_parse_are_the_callers_mistake():
 
 async def test_a_message_of_too_many_parts_is_refused_before_it_is_parsed():
     service = open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
-    made = unary_methods(service, {"RepositoryModelLoad": lambda request: request})
-    adapted = adapt(made["RepositoryModelLoad"], unguarded)
-    parameters = b"\x1a\x02\x0a\x00" * SPLIT_BYTES
+    made = unary_methods(service, {"ModelInfer": lambda request: request})
+    adapted = adapt(made["ModelInfer"], unguarded)
+    parameters = b"\x22\x02\x0a\x00" * SPLIT_BYTES
     read = adapted.request_deserializer(parameters)
     assert isinstance(read, InvalidRequestError)
     assert read.field == "parameters"
