@@ -13,7 +13,7 @@ from farpoint_server.compute.monitor import MemoryMonitor
 from farpoint_server.compute.placement import Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Answer, Outcome, Work
-from farpoint_server.errors import RETRY_MS, OverloadedError, TooLargeError
+from farpoint_server.errors import DeviceFailedError, TooLargeError
 
 
 class Compute:
@@ -137,20 +137,19 @@ class Compute:
         """The latest snapshot of each device."""
         return [engine.memory.snapshot for engine in self.engines]
 
-    async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:
-        """Trims each device when it has no work, or after the running batch if `force`.
+    async def trim_memory(self) -> list[tuple[str, float, int]]:
+        """Trims each device when it has no work.
 
         Returns:
             The device, seconds, and bytes returned, of each.
 
         Raises:
-            OverloadedError: a device was not idle in time.
+            DeviceFailedError: one no longer works.
         """
         trims = []
         for engine in self.engines:
-            trim = await self._monitor.trim(engine, force=force)
+            trim = await self._monitor.trim(engine)
             if trim is None:
-                text = f"{engine.device} was not idle in time; nothing was trimmed"
-                raise OverloadedError(text, RETRY_MS)
+                raise DeviceFailedError(f"{engine.device} failed; the server restarts")
             trims.append((str(engine.device), *trim))
         return trims
