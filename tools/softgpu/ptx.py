@@ -58,7 +58,6 @@ class Kernel:
 
     def __init__(self, name: str, body: str, strings: set[str], dynamic: str) -> None:
         self._name, self._strings, self._dynamic = name, strings, dynamic
-        self._locals: set[str] = set()
         self._body = body
 
     def statements(self) -> Iterator[str]:
@@ -84,10 +83,6 @@ class Kernel:
             first, count = identifier(words[2]), int(words[3]) if len(words) > 3 else None
             names = [first] if count is None else [f"{first}{i}" for i in range(count)]
             yield f"{REGISTERS[words[1][1:]]} {', '.join(f'{n}{{}}' for n in names)};"
-        elif words[0] == ".local":
-            name, size = re.fullmatch(r"(\w+)\[(\d+)\]", words[-1]).groups()  # type: ignore[union-attr]
-            self._locals.add(name)
-            yield f"alignas({words[2]}) unsigned char {name}[{size}];"
         elif words[0] not in (".reg", ".param", ".pragma"):
             raise PtxError(f"declaration: {line}")
 
@@ -122,8 +117,6 @@ class Kernel:
                 return self._plain("mov", types[:1], operands)
             case "bar" | "barrier":
                 return f"ptx::{'_'.join(words)}({self._value(operands[0], 'u32')});"
-            case "membar" | "fence":
-                return "ptx::membar();"
         kept = [w for w in words if w not in TYPES and w not in ("rn", "uni")]
         return self._plain("_".join(kept), types, operands)
 
@@ -161,7 +154,7 @@ class Kernel:
             return f"int64_t({operand}LL)" if operand != str(-(1 << 63)) else "INT64_MIN"
         if operand == self._dynamic:
             return "uint64_t{0}"
-        if operand in self._strings or operand in self._locals:
+        if operand in self._strings:
             return f"reinterpret_cast<uint64_t>({identifier(operand)})"
         raise PtxError(f"operand: {operand}")
 
@@ -170,12 +163,10 @@ class Kernel:
         place = f"{self._source(base)} + ({offset or 0})"
         if space == "shared":
             return f"ptx::shared(static_cast<uint32_t>({place}), {size})"
-        if space == "local":
-            return f"ptx::local({place}, {size})"
         return f"ptx::global({place}, {size}, SOFTGPU_{access})"
 
     def _memory(self, words: list[str], kind: str, operands: list[str]) -> str:
-        space = next((w for w in words if w in ("shared", "global", "local", "param")), "generic")
+        space = next((w for w in words if w in ("shared", "global", "param")), "generic")
         count = next((int(w[1]) for w in words if w in ("v2", "v4")), 1)
         size = f"{count} * sizeof(ptx::{kind})"
         vector = f"std::array<ptx::{kind}, {count}>"

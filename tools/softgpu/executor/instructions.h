@@ -222,6 +222,10 @@ bool setp_leu(T a, T b) {
   return !(a > b);
 }
 template <typename T>
+bool setp_gtu(T a, T b) {
+  return !(a <= b);
+}
+template <typename T>
 bool setp_geu(T a, T b) {
   return !(a < b);
 }

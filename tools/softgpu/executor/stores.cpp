@@ -80,8 +80,6 @@ void settle(const void* at, size_t bytes) {
   }
 }
 
-void drain() { land_all(mine()); }
-
 void drain_to_block() {
   Stores& stores = mine();
   for (size_t i = 0; i < stores.size();) {

@@ -19,9 +19,7 @@ void load(void* to, const void* from, size_t bytes);
 // The running thread's stores to these bytes reach memory: an atomic operation works there.
 void settle(const void* at, size_t bytes);
 
-// All stores of the running thread, or those that are not meant for other blocks, or a few by
-// chance.
-void drain();
+// The running thread's stores that are not meant for other blocks, or a few by chance.
 void drain_to_block();
 void drain_by_chance();
 

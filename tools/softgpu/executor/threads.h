@@ -10,10 +10,6 @@
 namespace ptx {
 
 // Memory. An address of shared memory is an offset into the block's.
-inline void* local(u64 address, size_t bytes) {
-  if (address % bytes != 0) executor::fail("an address is not aligned");
-  return reinterpret_cast<void*>(address);
-}
 inline void* global(u64 address, size_t bytes, SoftgpuAccess access) {
   if (address % bytes != 0) executor::fail("an address is not aligned");
   const char* why = "";
@@ -84,7 +80,6 @@ inline void bar_sync(u32 barrier) {
   executor::drain_by_chance();
   executor::block_barrier();
 }
-inline void membar() { executor::drain(); }
 
 template <typename T, typename Fold>
 T redux(const char* what, T mine, u32 lanes, Fold fold) {
