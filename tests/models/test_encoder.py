@@ -93,16 +93,6 @@ def test_the_order_of_points_does_not_matter(encoder: DensityEncoder, cloud: Ten
         torch.testing.assert_close(shuffled.features, ours.features, rtol=0, atol=1e-5)
 
 
-def test_attributes_change_features_and_nothing_else(cloud: Tensor) -> None:
-    model = DensityEncoder(dataclasses.replace(CONFIG, attributes=2))
-    with pytest.raises(ValueError, match=r"attributes: expected shape \(2, 2, 600\), got None"):
-        model(cloud)
-    dark, bright = model(cloud, torch.zeros(2, 2, 600)), model(cloud, torch.ones(2, 2, 600))
-    for a, b in zip(dark, bright, strict=True):
-        assert torch.equal(a.indices, b.indices)
-        assert not torch.allclose(a.features, b.features, atol=1e-2)
-
-
 def turned(cloud: Tensor, *, about_z: bool) -> Tensor:
     """Rotated, grown and moved; in float64, so that the choice of samples stays."""
     turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]

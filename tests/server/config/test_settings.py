@@ -172,24 +172,6 @@ def test_help_has_every_setting_with_its_default_and_variable(capsys):
         assert " ".join(field.description.split()) in text
 
 
-def test_help_has_groups_and_the_choices(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--help"])
-    text = capsys.readouterr().out
-    groups = text.split("\n\n")[3:-1]
-    assert [group.partition(" (docs")[0].partition(":")[0] for group in groups] == [
-        "Addresses, devices, processes and log",
-        "TLS, tokens and administration",
-        "HTTP, metrics and traces",
-        "Models",
-        "Requests, batches and draining",
-        "Connections",
-        "Memory",
-    ]
-    assert groups[0].splitlines()[1].startswith("  --listen VALUE ")
-    assert "--log-format auto|json|console" in text
-
-
 def test_one_request_may_be_as_large_as_all_together():
     Settings(max_request_points=7, max_points_in_flight=7)
 

@@ -289,22 +289,6 @@ def check_same(got, expected) -> None:
         np.testing.assert_allclose(one.features, other.features, atol=1e-5)
 
 
-def test_requests_of_several_callers_share_a_call_of_the_encoder(encoder):
-    sizes = []
-
-    def counted(inputs):
-        sizes.append(inputs[0].shape[:2])
-        return as_flat(encoder)(inputs)
-
-    model = LoadedModel("tiny", manifest_of(encoder.config), config=encoder.config)
-    model.put(CPU, counted)
-    requests = [clouds(20, 30), clouds(25)]
-    answers = batch_of(model, *requests).run_on_cpu()
-    assert sizes == [(3, 30)]
-    for asked, answer in zip(requests, answers, strict=True):
-        check_same(stages_of(answer), encode(model, asked))
-
-
 async def test_two_batches_of_a_model_overlap_on_a_device_and_are_right(model):
     device = FakeDevice()
     memory = Manager(FakeAllocator(1 << 30), Thresholds(), Gate())

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -103,32 +102,6 @@ def test_a_port_with_lingering_connections_is_free():
             listening.accept()[0].close()
             assert caller.recv(1) == b""
     Ports(Settings(listen=[f"{host}:{port}"])).close()
-
-
-@pytest.mark.parametrize(
-    ("processes", "ports", "expected"),
-    [
-        (1, "abc", ["abc"]),
-        (2, "abc", ["ac", "b"]),
-        (3, "abc", ["a", "b", "c"]),
-        (5, "ab", ["a", "b", "a", "b", "a"]),
-        (2, "", ["", ""]),
-    ],
-)
-def test_ports_are_dealt_out_in_turns(processes, ports, expected):
-    places = [ProcessSlot(index, processes) for index in range(processes)]
-    assert ["".join(slot.own(ports)) for slot in places] == expected
-
-
-def test_the_engine_comes_after_the_front_ends():
-    front_end, engine = ProcessSlot(1, 2, Path("/folder")), ProcessSlot(2, 2, Path("/folder"))
-    assert (front_end.is_engine, front_end.name, engine.is_engine, engine.name) == (
-        *(False, 1),
-        *(True, "engine"),
-    )
-    assert front_end.engine == engine.engine == Path("/folder/engine")
-    assert ProcessSlot().is_alone
-    assert not ProcessSlot().is_engine
 
 
 def test_limits_are_whole_and_messages_in_reception_are_shared_out():
