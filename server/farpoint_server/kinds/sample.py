@@ -27,6 +27,9 @@ from farpoint_server.compute.work import Joined, Launch, StreamKernel, Work, run
 # Time of the CPU kernel, to within a factor of two: the kernel's own estimate, by which it chooses
 # the number of threads, for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
+# A covering radius may need one of so many samples that its request allows. Work that takes longer
+# gives up the event loop, and measured batches correct the estimate.
+TO_RADIUS = 8
 # The same for an H100 in a virtual machine; measured batches correct it (compute/cost.py).
 # Threads, launches and events; 12 bytes a point, staged and copied; a sample of the longest cloud,
 # since its samples follow one another and clouds do not.
@@ -173,10 +176,10 @@ class SampleWork(Work[Samples]):
     def __post_init__(self) -> None:
         clouds = self.clouds
         self.point_count, self.cloud_count = len(clouds.points), len(clouds.lengths)
-        # To a radius there are fewer samples than the most that the request allows: measured
-        # batches correct the estimate (compute/cost.py).
-        self.cost_key = "sample" if clouds.covering_radius is None else "sample to a radius"
-        self._cpu_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(clouds)
+        samples, self.cost_key = _sample_count(clouds), "sample"
+        if clouds.covering_radius is not None:  # which has a time of its own for as many points
+            samples, self.cost_key = samples // TO_RADIUS, "sample to a radius"
+        self._cpu_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
 
     def cost_ns(self, device_type: str) -> int:
         if device_type == "cpu":
