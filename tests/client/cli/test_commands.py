@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from concurrent import futures
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +137,7 @@ def test_health(farpoint, status):
 
 
 @pytest.mark.parametrize("target", ["/dev/full", "loop.las"])
-def test_an_output_is_a_file_a_pipe_or_a_new_name(sample, server, tmp_path, target):
+def test_an_output_is_a_file_or_a_new_name(sample, server, tmp_path, target):
     (tmp_path / "loop.las").symlink_to(target)
     for source, output in (("simple.las", "loop.las"), ("simple.las", "a.las")):
         source = tmp_path / "loop.las" if output == "a.las" else cloud_file(source)
@@ -147,15 +146,6 @@ def test_an_output_is_a_file_a_pipe_or_a_new_name(sample, server, tmp_path, targ
         assert result.stderr.count("\n") == 1
     assert server.requests == []
     assert Path("/dev/full").is_char_device()
-
-
-def test_a_pipe_gets_the_whole_file(sample, tmp_path):
-    os.mkfifo(tmp_path / "a.csv")
-    with futures.ThreadPoolExecutor(1) as pool:
-        read = pool.submit((tmp_path / "a.csv").read_text)
-        assert sample(cloud_file("simple.las"), "-m", 5, "-o", tmp_path / "a.csv").exit_code == 0
-        assert len(read.result().splitlines()) == 6
-    assert (tmp_path / "a.csv").is_fifo()
 
 
 def test_names_of_files_are_any_bytes(tmp_path):

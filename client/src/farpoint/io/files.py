@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -20,20 +19,12 @@ _INTENDED = (KeyboardInterrupt, SystemExit, GeneratorExit)
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name next to `path`; the file written there becomes `path`.
 
-    If the block fails the new file is removed, and what was at `path` before is untouched. A pipe
-    gets the finished file; a device or a socket is refused.
+    If the block fails the new file is removed, and what was at `path` before is untouched.
     """
     mode = check_target(path)
-    is_pipe = mode is not None and stat.S_ISFIFO(mode)
-    with tempfile.TemporaryDirectory(
-        prefix=".farpoint-", dir=None if is_pipe else path.parent
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix=".farpoint-", dir=path.parent) as folder:
         part = Path(folder) / path.name
         yield part
-        if is_pipe:
-            with part.open("rb") as source, path.open("wb") as pipe:
-                shutil.copyfileobj(source, pipe)
-            return
         if mode is not None:  # a file that is replaced hands on its permissions
             with suppress(FileNotFoundError):
                 os.chmod(part, mode & 0o7777)
@@ -46,8 +37,8 @@ def check_target(path: Path) -> int | None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return None
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-        raise ValueError("an output must be a regular file, a pipe or a new name")
+    if not stat.S_ISREG(mode):
+        raise ValueError("an output must be a regular file or a new name")
     return mode
 
 
