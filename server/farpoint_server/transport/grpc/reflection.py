@@ -1,6 +1,6 @@
 """gRPC server reflection, v1alpha (part of grpcio) and v1 (which tools try first)."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
@@ -8,6 +8,8 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection, reflection_pb2  # type: ignore[import-untyped]
+
+from farpoint_server.errors import ServiceError
 
 V1ALPHA = "grpc.reflection.v1alpha"
 V1 = "grpc.reflection.v1"
@@ -19,15 +21,28 @@ def add_to(server: grpc.aio.Server, services: Iterable[ServiceDescriptor]) -> No
     described = tuple(services)
     names = (*(service.full_name for service in described), *SERVICES)
     servicer = reflection.aio.ReflectionServicer(names, pool=_pool(described))
+
+    async def answer_all(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for response in servicer.ServerReflectionInfo(_parsed(requests), context):
+            yield response
+
     # The messages of both versions are the same on the wire; only the package's name differs.
     answer = grpc.stream_stream_rpc_method_handler(
-        servicer.ServerReflectionInfo,
+        answer_all,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
     for name in SERVICES:
         generic = grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": answer})
         server.add_generic_rpc_handlers((generic,))
+
+
+async def _parsed(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """The requests; raises what one that does not parse became."""
+    async for request in requests:
+        if isinstance(request, ServiceError):
+            raise request
+        yield request
 
 
 def _pool(services: Iterable[ServiceDescriptor]) -> DescriptorPool:
