@@ -48,7 +48,7 @@ def adapt(handler: Method, guard: Callable[[Behavior], Behavior]) -> Handler:
         else grpc.stream_unary_rpc_method_handler
     )
     return make(
-        guard(behavior if handler.request_streaming else _read_first(behavior)),
+        guard(_raising(behavior) if handler.request_streaming else _read_first(behavior)),
         request_deserializer=_tolerant(handler.request_deserializer),
         response_serializer=handler.response_serializer,
     )
@@ -93,6 +93,18 @@ def _read_first(behavior: Behavior) -> Behavior:
         return await behavior(request, context)
 
     return read_first
+
+
+def _raising(behavior: Behavior) -> Behavior:
+    """Passes a method its stream, in which an error raises itself."""
+
+    async def read(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for message in messages:
+            if isinstance(message, ServiceError):
+                raise message
+            yield message
+
+    return lambda messages, context: behavior(read(messages), context)
 
 
 def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
