@@ -134,7 +134,7 @@ class App:
         """
         log.info("draining", calls=self._transport.in_flight.calls)
         self._health.set_all(serving=False)
-        self._transport.close_after_answers()
+        self._transport.http.close_after_answers()
         await asyncio.sleep(self._settings.drain_grace_s)
         await self._transport.leave()
         return await self.answer_all(self._settings.drain_timeout_s)

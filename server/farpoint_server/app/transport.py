@@ -123,10 +123,6 @@ class Transport:
             "shared_memory_address": self.shared_memory.address,
         }
 
-    def close_after_answers(self) -> None:
-        """Closes each HTTP connection after its next answer, so that its caller reconnects."""
-        self.http.close_after_answers()
-
     async def leave(self) -> None:
         """Accepts no more connections and tells each caller to leave its own."""
         await self.in_flight.hold()

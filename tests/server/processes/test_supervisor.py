@@ -23,7 +23,6 @@ passed = json.loads(os.environ["_FARPOINT_PROCESS"])
 index, link = passed["slot"]["index"], passed["slot"]["link"]
 folder = pathlib.Path(sys.argv[1])
 starts = folder / f"starts-{index}"
-(folder / f"models-{index}").write_text(json.dumps(passed["slot"]["models"]))
 starts.open("a").write("+")
 acts = (folder / f"acts-{index}").read_text().split()
 act = acts[min(len(starts.read_text()), len(acts)) - 1]
@@ -50,10 +49,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else leave)
 first = passed["settings"]["listen"][:1]
 fields = {"device": "cpu", "address": f"of {index}", "addresses": first, "admin_addresses": ["a"]}
 send(event="ready", fields=fields, pid=os.getpid())
-if act == "loads-dies":
-    send(event="models", models=["default", "second=/path"])
-    time.sleep(0.2)
-if "dies" in act:
+if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 while act != "frozen":
     send(event="alive")
@@ -193,16 +189,6 @@ async def test_a_process_that_hangs_or_stays_unhealthy_is_ended_and_replaced(
         assert (ended["pid"], ended["exit_status"]) == (line["pid"], status)
         _, again = await wait_for(log, "process ready", 2, process=1)
         assert again["pid"] != line["pid"]
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert await running == 0
-
-
-async def test_an_engine_that_ends_is_replaced_with_its_models_while_front_ends_live(run, tmp_path):
-    async with run("serve", "serve", engine="loads-dies serve") as (running, log):
-        await wait_for(log, "process ended", process="engine", exit_status=-signal.SIGKILL)
-        await wait_for(log, "process ready", 2, process="engine")
-        assert json.loads((tmp_path / "models-2").read_text()) == ["default", "second=/path"]
-        assert len([line for line in log if line["event"] == "process ended"]) == 1
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
