@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 from prometheus_client import generate_latest
@@ -30,7 +31,6 @@ from farpoint_server.observability.metrics import CallMetrics, Instruments, new_
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.transport.grpc.health import Health
-from farpoint_server.transport.http.calls import UnaryCalls
 
 # Seconds to send the refusals of the drain.
 REFUSAL_S = 0.1
@@ -46,7 +46,7 @@ class App:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings, slot: ProcessSlot = ProcessSlot()) -> None:  # noqa: B008
+    def __init__(self, settings: Settings, slot: ProcessSlot) -> None:
         self._settings, self._slot = settings, slot
         self._health = health = Health(health_names(settings))
         self._registry = registry = new_registry()
@@ -55,39 +55,35 @@ class App:
         self._models = Registry(compute.engines, health)
         self._transport = transport = Transport(settings, slot, CallMetrics(instruments))
         services = make_services(settings, compute, self._models, transport, health, engine)
-        services.add_to(transport.servers, self.calls, settings.admin_over_http)
+        services.add_to(transport.servers, transport.http.exchange.calls, settings.admin_over_http)
         add_gauges(registry, transport, health)
         add_compute_gauges(registry, compute)
 
-    @property
-    def calls(self) -> UnaryCalls:
-        """Runs calls that do not arrive at a port of the settings."""
-        return self._transport.http.exchange.calls
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether this process is healthy."""
-        return self._health.is_serving
-
-    @property
-    def is_well(self) -> bool:
-        """Whether this process is healthy, or only waits for another engine."""
-        return self._health.is_well(but="engine")
-
-    async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> dict[str, Any]:
-        """Starts to serve.
-
-        Args:
-            warm: Awaited when all is ready, before any port is open; None to check them first.
-
-        Returns:
-            Addresses and devices, for the log.
-        """
+    async def start(self, end: Callable[[signal.Signals], object]) -> None:
+        """Starts to serve, as a front end together with the others; signals call `end`."""
+        link, warm = None, None
+        if self._slot.is_alone:
+            on_end_signals(end)
+        else:
+            # Healthy, or only without an engine for now.
+            is_well = partial(self._health.is_well, but="engine")
+            link = Link(socket.socket(fileno=self._slot.link), is_well)
+            link.start()
+            warm = partial(self._wait_for_others, link, end)
         metrics = metrics_route(self._registry, self._all_metrics)
-        health = health_routes(lambda: self.is_serving)
+        health = health_routes(lambda: self._health.is_serving)
         addresses = await self._transport.start(SERVICES, metrics, health, self._load, warm)
         self._health.set_all(serving=True)
-        return {**addresses, "device": ", ".join(map(str, self.compute.devices))}
+        fields = {**addresses, "device": ", ".join(map(str, self.compute.devices))}
+        if link is None:
+            log.info("ready", **fields)
+        else:
+            link.ready(fields)
+
+    async def _wait_for_others(self, link: Link, end: Callable[[signal.Signals], object]) -> None:
+        # Until then a signal ends a process that waits for the engine.
+        on_end_signals(end)
+        await link.warm()
 
     def _make_compute(
         self, instruments: Instruments, slot: ProcessSlot
@@ -168,7 +164,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
     app = App(settings, slot)
-    await _start(app, slot, signals)
+    await app.start(signals.put_nowait)
     if await lost_before_signal(app.compute, signals):
         await app.answer_all(LOST_S, refuse=True)
         await app.stop(REFUSAL_S)
@@ -180,20 +176,3 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     complete = drained.done() and drained.result()
     drained.cancel()
     return await app.stop(REFUSAL_S if complete else 0)
-
-
-async def _start(app: App, slot: ProcessSlot, signals: "asyncio.Queue[int]") -> None:
-    """Starts to serve, as a front end together with the others."""
-    if slot.is_alone:
-        on_end_signals(signals.put_nowait)
-        log.info("ready", **await app.start())
-        return
-    link = Link(socket.socket(fileno=slot.link), lambda: app.is_well)
-
-    async def warm() -> None:
-        # Until then a signal ends a process that waits for the engine.
-        on_end_signals(signals.put_nowait)
-        await link.warm()
-
-    link.start()
-    link.ready(await app.start(warm))
