@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -59,16 +60,17 @@ class EngineApp:
             gpu=next((each.index or 0 for each in compute.devices if each.type == "cuda"), None),
         )
 
-    async def load(self) -> None:
-        """Loads the models."""
+    async def start(self, end: Callable[[signal.Signals], object]) -> None:
+        """Loads the models and answers front ends, which then begin together.
+
+        Signals call `end`, once the models are loaded.
+        """
         self._link.start()
         await self.compute.warm_up(SampleWork(one_point()))
         named = (*self._settings.encoder, *self._settings.model)
         await self._models.load_all(named if self._slot.models is None else self._slot.models)
         self.compute.start()
-
-    async def serve(self) -> None:
-        """Answers front ends, which then begin together."""
+        on_end_signals(end)
         self._health.set_all(serving=True)
         self._server.start()
         self._watching = asyncio.create_task(self._watch())
@@ -125,9 +127,7 @@ async def serve_engine(settings: Settings, slot: ProcessSlot) -> bool:
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
     app = EngineApp(settings, slot)
-    await app.load()
-    on_end_signals(signals.put_nowait)
-    await app.serve()
+    await app.start(signals.put_nowait)
     is_lost = await lost_before_signal(app.compute, signals)
     await app.stop()
     if is_lost:
