@@ -214,6 +214,8 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_layout_gives_the_same(device: torch.device, case: Case, layout: str) -> None:
+    """Of arguments, and of the incoming gradient."""
+
     def laid_out(contiguous: bool) -> tuple[Any, ...]:
         arguments = []
         for p, argument in enumerate(case.arguments(Make(device))):
@@ -225,10 +227,6 @@ def test_any_layout_gives_the_same(device: torch.device, case: Case, layout: str
         return tuple(arguments)
 
     assert_equal(gradients(case, laid_out(False)), gradients(case, laid_out(True)))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_layout_of_the_incoming_gradient(device: torch.device, case: Case, layout: str) -> None:
     arguments = case.with_gradients(Make(device))
     out = case(*arguments)
     grad = LAYOUTS[layout](torch.randn_like(out))

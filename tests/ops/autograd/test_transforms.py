@@ -84,21 +84,6 @@ def test_vmap_is_a_loop(device: torch.device, case: Case, dim: int) -> None:
     assert_close(vmap(case.__call__, tuple(dims))(*stacked(each, dims)), expected)
 
 
-def test_vmap_over_one_argument_alone(device: torch.device, case: Case) -> None:
-    each = samples(case, device, 3)
-    for position in range(len(each[0])):
-        if not isinstance(each[0][position], Tensor):
-            continue
-        dims = [0 if p == position else None for p in range(len(each[0]))]
-        arguments = stacked(each, dims)
-        loop = []
-        for value in arguments[position]:
-            given = list(arguments)
-            given[position] = value
-            loop.append(case(*given))
-        assert_close(vmap(case.__call__, tuple(dims))(*arguments), torch.stack(loop))
-
-
 def test_vmap_of_grad_is_a_gradient_for_each_sample(device: torch.device, case: Case) -> None:
     each = samples(case, device, 3)
     dims = mapped_dims(each[0], 0)

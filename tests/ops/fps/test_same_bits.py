@@ -76,14 +76,6 @@ def test_a_radius_ends_it_at_the_same_sample(threads: int) -> None:
         assert_same(ended[:2], (found[0][0, :count], found[1][0, :count]))
 
 
-@pytest.mark.parametrize("threads", THREADS)
-def test_all_points_are_sampled_once(threads: int) -> None:
-    cloud = torch.rand(1, 30_000, 3, generator=torch.Generator().manual_seed(6))
-    found = sampled(cloud, 30_000, threads)
-    assert_same(found, sampled(cloud, 30_000, 1))
-    assert torch.equal(found[0].sort().values[0], torch.arange(30_000, dtype=torch.int32))
-
-
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 511, 513, 1025])
 def test_sizes_around_the_width_of_a_leaf(n: int) -> None:
