@@ -21,7 +21,7 @@ PYTEST = $(BIN)/python -m pytest
 PARALLEL := -n 3 --dist loadfile
 # The servers that tests start read compiled modules.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
-PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
+PEERS := fpsample torch-quickfps pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -17,7 +17,7 @@ from benchmarks.common.report import Row, describe, heading, missing, number, sh
 from benchmarks.ops import fps, gather, neighbors
 
 PACKAGES = ("torch", "fpsample", "torch-quickfps", "torch_cluster", "open3d", "open3d-cpu")
-PACKAGES += ("scipy", "pykdtree")
+PACKAGES += ("pykdtree",)
 SIZE = {"n": "N", "m": "m"}
 
 

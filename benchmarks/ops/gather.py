@@ -28,11 +28,6 @@ def _gathered(features: Tensor, wide: Tensor) -> Tensor:
     return features.gather(2, index).view(*index.shape[:2], *wide.shape[2:])
 
 
-def _selected(features: Tensor, long: Tensor) -> Tensor:
-    clouds = [f.index_select(1, i) for f, i in zip(features, long.flatten(1), strict=True)]
-    return torch.stack(clouds).view(*features.shape[:2], *long.shape[1:])
-
-
 def columns(op: str, features: Tensor, idx: Tensor) -> Problem:
     """Torch gets its indices as int64 and shaped as it wants them, at no cost."""
     long = idx.long()
@@ -40,7 +35,6 @@ def columns(op: str, features: Tensor, idx: Tensor) -> Problem:
     calls: dict[str, Forward] = {
         "farpoint": lambda: ours(features, idx),
         "torch.gather": lambda: _gathered(features, long[:, None]),
-        "index_select": lambda: _selected(features, long),
     }
     return Problem(op, f"{_shape(features)} at {_shape(idx)}", calls, [features])
 
@@ -50,7 +44,6 @@ def sums(features: Tensor, idx: Tensor, weight: Tensor) -> Problem:
     calls: dict[str, Forward] = {
         "farpoint": lambda: farpoint_ops.interpolate(features, idx, weight),
         "gather + sum": lambda: (_gathered(features, wide) * weight[:, None]).sum(-1),
-        "gather + einsum": lambda: torch.einsum("bcnk,bnk->bcn", _gathered(features, wide), weight),
     }
     size = f"{_shape(features)} at {_shape(idx)}"
     return Problem("interpolate", size, calls, [features, weight])

@@ -1,7 +1,7 @@
 """Benchmarks of knn, ball_query and nearest_sample against other exact searches.
 
 A search builds whatever index it needs inside the timed call, as our ops do, since a cloud is
-searched once in a forward pass. SciPy and pykdtree return distances, not their squares.
+searched once in a forward pass. pykdtree returns distances, not their squares.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from benchmarks.common.point_sets import Cloud, lidar
 from benchmarks.common.report import Row, grouped, interleaved, module, seconds_of
 from farpoint_ops import farthest_point_sample, knn
 
-MODULES = ("scipy", "pykdtree", "torch_cluster", "open3d")
+MODULES = ("pykdtree", "torch_cluster", "open3d")
 Numbers = npt.NDArray[Any]
 
 
@@ -59,11 +59,6 @@ def knn_searches(points: Cloud, queries: Cloud, k: int) -> dict[str, Search]:
 
 def _tree_searches(points: Cloud, queries: Cloud, k: int) -> dict[str, Search]:
     found: dict[str, Search] = {}
-    if spatial := module("scipy.spatial"):
-        found["scipy"] = Search(
-            lambda threads: spatial.cKDTree(points).query(queries, k, workers=threads),
-            lambda result: result[1].reshape(-1, k),
-        )
     if (pykdtree := module("pykdtree.kdtree")) and module("threadpoolctl"):
         limit = _openmp_of("pykdtree")
 
@@ -101,10 +96,6 @@ def nearest_searches(points: Cloud, samples: Cloud) -> dict[str, Search]:
     found["farpoint"] = _ours(
         lambda: farpoint_ops.nearest_sample(x[None], y[None]), lambda r: r[0].numpy().reshape(-1, 1)
     )
-    if cluster := module("torch_cluster"):
-        found["torch_cluster.nearest"] = Search(
-            lambda _: cluster.nearest(x, y), lambda rows: rows.numpy()[:, None], 1
-        )
     return found
 
 
@@ -112,7 +103,7 @@ def ball_searches(points: Cloud, centers: Cloud, radius: float, k: int) -> dict[
     """Up to k points nearer than `radius` to each center; `read` gives how many were found.
 
     Which k is up to each: ours are those of the lowest rows, torch_cluster's any, Open3D's the
-    nearest, and SciPy returns all, as lists.
+    nearest.
     """
     x, y = torch.from_numpy(points), torch.from_numpy(centers)
     found = {
@@ -120,13 +111,6 @@ def ball_searches(points: Cloud, centers: Cloud, radius: float, k: int) -> dict[
             lambda: farpoint_ops.ball_query(x[None], y[None], radius, k), lambda r: r[1][0].numpy()
         )
     }
-    if spatial := module("scipy.spatial"):
-        found["scipy"] = Search(
-            lambda threads: spatial.cKDTree(points).query_ball_point(
-                centers, radius, workers=threads
-            ),
-            lambda lists: np.minimum([len(rows) for rows in lists], k),
-        )
     if cluster := module("torch_cluster"):
         found["torch_cluster"] = Search(
             lambda _: cluster.radius(x, y, radius, max_num_neighbors=k),
