@@ -127,9 +127,6 @@ class Heap:
         return machine_headroom()
 
     def trim(self) -> None:
-        self._malloc.trim()
-        # A thread that frees memory waits for the trim and goes on after it: a second trim, so that
-        # this memory does not count as unreachable.
         used = self._malloc.use().used
         self._malloc.trim()
         self._measure_rest(used)
@@ -143,7 +140,7 @@ class Heap:
     def _measure_rest(self, used: int) -> None:
         """Measures resident memory that is neither live nor releasable: stacks, other allocators.
 
-        Blocks that were live before (`used`) and are freed now count as releasable.
+        What other threads free during a trim, before which `used` bytes were live, is releasable.
         """
         left = self._anonymous()
         self._rest = left - max(used, self._malloc.use().used)

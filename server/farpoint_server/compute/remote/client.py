@@ -188,7 +188,7 @@ class _Engine:
         except BaseException:
             self.region.free(block)
             raise
-        del work, arrays
+        del work, arrays, arranged
         answer: asyncio.Future[Outcome[Answer]] = asyncio.get_running_loop().create_future()
         number = self.channel.begin(RUN, payload, partial(self._settle, answer, block))
         try:
