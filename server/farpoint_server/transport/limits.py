@@ -3,8 +3,6 @@
 import asyncio
 import time
 
-import structlog
-
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
@@ -18,12 +16,10 @@ CHECKS = (256, 64)
 WATCHES = (192, 64)
 ADMIN = (64, 32)
 ADMIN_RPCS = "farpoint.v1.AdminService/"
-LOG_INTERVAL_S = 1.0
 # Without a new call for so long, every caller that waits for an answer before its next call waits.
 QUIET_S = 0.05
 # Callers that do not wait for answers call all the time.
 MAX_HOLD_S = 0.3
-log = structlog.get_logger("farpoint.rpc")
 
 
 class CallSlots:
@@ -119,22 +115,6 @@ class CallLimits:
         if rpc.startswith("grpc."):
             return self._checks if rpc.endswith("Health/Check") else self._watches
         return self._requests
-
-
-class RefusalLog:
-    """Logs refused calls: at most one line a second, with their number since the last line."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._logged = -LOG_INTERVAL_S
-
-    def add(self, error: TooManyCallsError) -> None:
-        """Counts a refused call and logs it unless one was logged in this second."""
-        self._count += 1
-        now = time.monotonic()
-        if now - self._logged >= LOG_INTERVAL_S:
-            log.warning("calls rejected", calls=self._count, error=str(error))
-            self._count, self._logged = 0, now
 
 
 class InFlight:

@@ -10,7 +10,6 @@ from pathlib import Path
 import grpc
 import pytest
 from google.rpc import error_details_pb2
-from structlog.testing import capture_logs
 from tests.support.rpc import METHOD, CallContext, serving
 
 from farpoint_server.errors import (
@@ -28,7 +27,6 @@ from farpoint_server.transport.limits import (
     CallSlots,
     InFlight,
     OpenCall,
-    RefusalLog,
 )
 from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.sockets import close_connection
@@ -108,21 +106,6 @@ def test_a_caller_has_its_own_bound_and_a_slot_is_free_again_after_leave():
     for _ in range(3):
         slots.leave("a")
     enter(slots, "d", 3)
-
-
-def test_refusals_are_one_line_a_second_with_their_number(clock):
-    refusals, error = RefusalLog(), TooManyCallsError("all 4 calls", 1)
-    with capture_logs() as log:
-        for moment in (0.0, 0.5, 0.999, 1.0, 1.5, 2.0):
-            clock.s = moment
-            refusals.add(error)
-    assert [line["calls"] for line in log] == [1, 3, 2]
-    assert log[0] == {
-        "event": "calls rejected",
-        "log_level": "warning",
-        "calls": 1,
-        "error": "all 4 calls",
-    }
 
 
 async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():

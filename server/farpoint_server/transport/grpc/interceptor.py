@@ -14,7 +14,6 @@ import structlog
 from farpoint_server import request_context
 from farpoint_server.errors import (
     ServiceError,
-    TooManyCallsError,
     clear_tracebacks,
     code_of,
     status_of,
@@ -28,7 +27,7 @@ from farpoint_server.request_context import (
 )
 from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.grpc.handlers import Behavior, Context, Handler, adapt
-from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall, RefusalLog
+from farpoint_server.transport.limits import CallLimits, CallSlots, InFlight, OpenCall
 from farpoint_server.transport.outgoing import Outgoing
 from farpoint_server.transport.tracing import Tracing
 
@@ -75,7 +74,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         self._in_flight, self._limits, self._outgoing = in_flight, limits, outgoing
         self._metrics = metrics or RequestMetrics()
         self._auth, self._tracing = auth, tracing
-        self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
     async def intercept_service(
@@ -131,7 +129,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 raise asyncio.CancelledError from None
             except Exception as error:
                 code = code_of(error).name
-                self._log_error(arrived, error)
+                log_end(arrived, error)
                 clear_tracebacks(error)
                 await self._in_flight.may_answer()
                 await _abort(context, request_id, error)
@@ -158,18 +156,10 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             except grpc.aio.InternalError:  # the caller has left
                 raise asyncio.CancelledError from None
             except ServiceError as error:
-                self._log_error(time.monotonic(), error)
+                end_request(0.0, error, {})
                 await _abort(context, request_id, error)
 
         return guarded
-
-    def _log_error(self, arrived: float, error: Exception) -> None:
-        """Logs refused calls at a bounded rate; the metrics count all of them."""
-        if isinstance(error, TooManyCallsError):
-            request_context.current().on_end(time.monotonic() - arrived, error, {})
-            self._refusals.add(error)
-        else:
-            log_end(arrived, error)
 
 
 def begin(on_end: OnEnd, peer: str, **fields: "Unpack[Fields]") -> None:
