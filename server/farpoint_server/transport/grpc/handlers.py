@@ -47,8 +47,12 @@ def adapt(handler: Method, guard: Callable[[Behavior], Behavior]) -> Handler:
         if handler.response_streaming
         else grpc.stream_unary_rpc_method_handler
     )
+    if not handler.request_streaming:
+        behavior = _read_first(behavior)
+    elif handler.request_deserializer is not None:
+        behavior = _raising(behavior)
     return make(
-        guard(_raising(behavior) if handler.request_streaming else _read_first(behavior)),
+        guard(behavior),
         request_deserializer=_tolerant(handler.request_deserializer),
         response_serializer=handler.response_serializer,
     )
