@@ -49,7 +49,7 @@ def adapt(handler: Method, guard: Callable[[Behavior], Behavior]) -> Handler:
     )
     if not handler.request_streaming:
         behavior = _read_first(behavior)
-    elif handler.request_deserializer is not None:
+    elif handler.request_deserializer is not None:  # else nothing fails to parse
         behavior = _raising(behavior)
     return make(
         guard(behavior),
