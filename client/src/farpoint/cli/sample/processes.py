@@ -56,7 +56,9 @@ class _Process:
     def _start(self) -> None:
         """Forks, which takes no time, if there are no threads; else starts Python anew."""
         may_fork = sys.platform == "linux" and threading.active_count() == 1
-        context: Any = multiprocessing.get_context("fork" if may_fork else "spawn")
+        anew = "spawn" if sys.platform == "win32" else "forkserver"
+        context: Any = multiprocessing.get_context("fork" if may_fork else anew)
+        context.set_forkserver_preload([__name__, "farpoint._client"])
         self._pipe, end = context.Pipe()
         arguments = (end, self._pipe, *self._arguments)
         self._child = context.Process(target=_serve, args=arguments, daemon=True)
