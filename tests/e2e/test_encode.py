@@ -174,7 +174,7 @@ def test_the_command_loads_lists_and_unloads_models(admin, server, folder):
 
 def test_a_file_that_is_not_a_model_is_refused_with_the_reason(admin, server, tmp_path):
     """tests/models has every kind of file."""
-    os.mkfifo(tmp_path / "pipe.pt2")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "endless.pt2").symlink_to("/dev/zero")
     (tmp_path / "long header").write_bytes((2**62).to_bytes(8, "little") + b"{")
     paths = [str(path) for path in tmp_path.iterdir()]
