@@ -32,7 +32,7 @@ class Built(NamedTuple):
     metadata: Message
 
 
-@pytest.fixture(scope="module", params=PACKAGES)
+@pytest.fixture(scope="module", params=["server", pytest.param("client", marks=pytest.mark.slow)])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The sdist that `python -m build` makes, and the wheel from that sdist."""
     for tool in ("build", "setuptools_scm"):
