@@ -42,7 +42,7 @@ def returned_when_idle(client: farpoint.Client) -> int:
 
 def test_a_burst_is_given_back_when_the_server_is_idle(start):
     """16 requests of 12 MB, each over a connection of its own."""
-    server = start(*ADMIN)
+    server = start(*ADMIN, "--memory-idle-s=0.3")
     cloud = RANDOM.random((1_000_000, 3), np.float32)
     clients = [farpoint.Client(server.address) for _ in range(16)]
     for client in clients:
@@ -136,7 +136,7 @@ def test_the_command_shows_memory_and_trims_it(admin_server):
 
 
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
-WIDE, LAYERS = 2048, 8  # 16 MiB a layer
+WIDE, LAYERS = 4096, 2  # 64 MiB a layer
 
 
 class Wide(nn.Module):
