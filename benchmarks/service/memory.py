@@ -1,10 +1,11 @@
-"""Benchmark of the server's memory over bursts of requests, with and without trims.
+"""Benchmark of the server's memory over bursts of requests, under three trimming policies.
 
     python -m benchmarks.service.memory [--device cpu|cuda:0] [--bursts N]
 
 One server at a time meets the same load: bursts of 16 requests of 12 MB, and quiet between them.
-"policy" is the server as it is, "never" keeps what it has. Prints a table: times, the resident
-memory of the process, and on a GPU what torch has reserved in the end.
+"policy" is the server as it is, "never" keeps what it has, and "after each request" calls
+TrimMemory after every answer. Prints a table: times, the resident memory of the process, and on a
+GPU what torch has reserved in the end.
 """
 
 import argparse
@@ -25,6 +26,7 @@ QUIET_S = 5.0
 MODES = {
     "policy": (),
     "never": ("--memory-idle-s", "86400"),
+    "after each request": ("--memory-idle-s", "86400"),
 }
 COLUMNS = ("mode", "p50_ms", "p99_ms", "cpu_ms", "first_mib", "most_mib", "last_mib")
 
@@ -47,6 +49,8 @@ def measure(device: str, mode: str, bursts: int) -> Row:
             begun = time.perf_counter()
             client.sample(cloud, SAMPLES)
             latencies.append(time.perf_counter() - begun)
+            if mode == "after each request":
+                client.trim_memory(force=True)
 
         for client in clients:
             client.sample(cloud[:1000], SAMPLES)

@@ -127,7 +127,7 @@ def test_administration_has_one_owner_and_all_processes_follow(server):
         stub = admin_pb2_grpc.AdminServiceStub(channels[0])
         memory = stub.GetMemory(admin_pb2.GetMemoryRequest())
         assert [d.device for d in memory.devices] == ["cpu"]
-        trims = stub.TrimMemory(admin_pb2.TrimMemoryRequest()).trims
+        trims = stub.TrimMemory(admin_pb2.TrimMemoryRequest(force=True)).trims
         assert [trim.device for trim in trims] == ["cpu"]
         stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}

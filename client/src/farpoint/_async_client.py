@@ -253,9 +253,9 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """The memory use of each device; see `Client.memory`."""
         return await self._invoke(calls.get_memory(), self._start(timeout))
 
-    async def trim_memory(self, *, timeout: float | None = None) -> list[Trim]:
+    async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Makes the server return cached memory; see `Client.trim_memory`."""
-        return await self._invoke(calls.trim_memory(), self._start(timeout))
+        return await self._invoke(calls.trim_memory(force), self._start(timeout))
 
     async def close(self) -> None:
         """Closes the connection; calls in flight are cancelled."""

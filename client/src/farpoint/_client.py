@@ -318,9 +318,15 @@ class Client(BaseClient[grpc.Channel]):
         """The memory use of each of the server's devices."""
         return self._invoke(calls.get_memory(), self._start(timeout))
 
-    def trim_memory(self, *, timeout: float | None = None) -> list[Trim]:
-        """Makes the server return cached memory once it has no work; a `Trim` for each device."""
-        return self._invoke(calls.trim_memory(), self._start(timeout))
+    def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
+        """Makes the server return cached memory; one `Trim` for each device.
+
+        Args:
+            force: trim after the running batch, ahead of the queue, instead of waiting for a
+                moment without work.
+            timeout: seconds; None is the client's timeout.
+        """
+        return self._invoke(calls.trim_memory(force), self._start(timeout))
 
     def close(self) -> None:
         """Closes the connection; calls in flight are cancelled."""

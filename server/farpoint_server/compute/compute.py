@@ -13,7 +13,7 @@ from farpoint_server.compute.monitor import MemoryMonitor
 from farpoint_server.compute.placement import Placement
 from farpoint_server.compute.scheduler import DeviceScheduler
 from farpoint_server.compute.work import Answer, Outcome, Work
-from farpoint_server.errors import DeviceFailedError, TooLargeError
+from farpoint_server.errors import RETRY_MS, OverloadedError, TooLargeError
 
 
 class Compute:
@@ -137,19 +137,20 @@ class Compute:
         """The latest snapshot of each device."""
         return [engine.memory.snapshot for engine in self.engines]
 
-    async def trim_memory(self) -> list[tuple[str, float, int]]:
-        """Trims each device when it has no work.
+    async def trim_memory(self, *, force: bool) -> list[tuple[str, float, int]]:
+        """Trims each device when it has no work, or after the running batch if `force`.
 
         Returns:
             The device, seconds, and bytes returned, of each.
 
         Raises:
-            DeviceFailedError: one no longer works.
+            OverloadedError: a device was not idle in time.
         """
         trims = []
         for engine in self.engines:
-            trim = await self._monitor.trim(engine)
+            trim = await self._monitor.trim(engine, force=force)
             if trim is None:
-                raise DeviceFailedError(f"{engine.device} failed; the server restarts")
+                text = f"{engine.device} was not idle in time; nothing was trimmed"
+                raise OverloadedError(text, RETRY_MS)
             trims.append((str(engine.device), *trim))
         return trims

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from farpoint_server.compute.engine import Engine
 from farpoint_server.compute.memory.manager import Report
@@ -9,6 +10,8 @@ from farpoint_server.compute.memory.manager import Report
 # Seconds between polls; `Thresholds.interval_s` bounds how often a device is trimmed.
 POLL_S = 0.25
 GAP_POLL_S = 0.02
+# Seconds for which a forced trim holds new batches back while it waits for those that run.
+FORCED_S = 2.0
 
 
 class MemoryMonitor:
@@ -51,19 +54,23 @@ class MemoryMonitor:
         """Waits until no device works."""
         await self._lost.wait()
 
-    async def trim(self, engine: Engine) -> tuple[float, int] | None:
-        """Trims an engine's memory when it has no work.
+    async def trim(self, engine: Engine, *, force: bool) -> tuple[float, int] | None:
+        """Trims an engine's memory when it has no work, or after the running batches.
 
         Returns:
-            Seconds and bytes returned; None if the device is lost.
+            Seconds and bytes returned; None if it could not be done.
         """
         memory = engine.memory
-        while not memory.is_lost:
-            trim = await engine.call(lambda: memory.trim_if_idle(self._waiting()))
+        while True:
+            if force:
+                trim = await engine.call(partial(memory.trim, patience_s=FORCED_S))
+            else:
+                trim = await engine.call(lambda: memory.trim_if_idle(self._waiting()))
             if trim is not None:
                 return trim.seconds, trim.returned_bytes
+            if force or memory.is_lost:
+                return None
             await asyncio.sleep(GAP_POLL_S)
-        return None
 
     async def _watch(self, engine: Engine) -> None:
         memory, is_failing = engine.memory, False

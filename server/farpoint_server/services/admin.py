@@ -39,8 +39,10 @@ class AdminServicer:
             allocator_settings=self.compute.allocator_settings,
         )
 
-    async def _trim_memory(self, _: admin_pb2.TrimMemoryRequest) -> admin_pb2.TrimMemoryResponse:
-        trims = await self.compute.trim_memory()
+    async def _trim_memory(
+        self, request: admin_pb2.TrimMemoryRequest
+    ) -> admin_pb2.TrimMemoryResponse:
+        trims = await self.compute.trim_memory(force=request.force)
         return admin_pb2.TrimMemoryResponse(
             trims=[
                 admin_pb2.TrimResult(

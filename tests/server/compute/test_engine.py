@@ -289,6 +289,8 @@ async def test_short_work_runs_while_long_work_does_and_both_are_right(pair, hel
 async def test_a_trim_waits_for_long_work(pair, held):
     batch, long = held
     assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is None
+    assert await pair.short.call(partial(pair.memory.trim, patience_s=0.02)) is None
+    assert len(await pair.short.submit(batch_of(clouds(100)))) == 1
     trim = pair.short.call(pair.memory.trim)
     batch.go.set()
     assert await trim is not None

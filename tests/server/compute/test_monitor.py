@@ -60,14 +60,16 @@ async def test_an_idle_server_is_trimmed_without_any_request(world):
     assert world.simulation.allocator.stats().reserved == 0
 
 
-async def test_a_trim_that_is_asked_for_waits_for_the_queue(world):
+async def test_a_trim_that_is_asked_for_waits_for_the_queue_unless_forced(world):
     world.simulation.run(one("a", 900))
     world.waiting = 3
-    asked = asyncio.ensure_future(world.monitor.trim(world.engine))
+    asked = asyncio.ensure_future(world.monitor.trim(world.engine, force=False))
     await until(lambda: world.engine.calls == 3)
     assert not asked.done()
+    _, returned = await world.monitor.trim(world.engine, force=True)
+    assert returned == 900 * MIB
     world.waiting = 0
-    assert (await asked)[1] == 900 * MIB
+    assert (await asked)[1] == 0
 
 
 async def test_health_follows_the_manager_and_returns_after_a_trim(world):
@@ -91,7 +93,7 @@ async def test_a_lost_device_is_published_once_and_for_good(world):
         world.simulation.run(one("a", 1))
     await asyncio.wait_for(world.monitor.lost(), 30)
     assert world.published == [False]
-    assert await world.monitor.trim(world.engine) is None
+    assert await world.monitor.trim(world.engine, force=False) is None
 
 
 async def test_polls_that_fail_are_reported_once_in_a_row_and_change_nothing(world):

@@ -88,5 +88,6 @@ def get_memory() -> PlainRpc[admin_pb2.GetMemoryResponse, Memory]:
     return PlainRpc("admin.GetMemory", admin_pb2.GetMemoryRequest(), read_memory)
 
 
-def trim_memory() -> PlainRpc[admin_pb2.TrimMemoryResponse, list[Trim]]:
-    return PlainRpc("admin.TrimMemory", admin_pb2.TrimMemoryRequest(), read_trims)
+def trim_memory(force: bool) -> PlainRpc[admin_pb2.TrimMemoryResponse, list[Trim]]:
+    request = admin_pb2.TrimMemoryRequest(force=force)
+    return PlainRpc("admin.TrimMemory", request, read_trims)

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from farpoint.v1 import sampling_pb2 as farpoint_dot_v1_dot_sampling__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66\x61rpoint/v1/admin.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1a\x66\x61rpoint/v1/sampling.proto\"\x12\n\x10GetMemoryRequest\"s\n\x11GetMemoryResponse\x12*\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x19.farpoint.v1.DeviceMemory\x12\x16\n\x0eresident_bytes\x18\x02 \x01(\x03\x12\x1a\n\x12\x61llocator_settings\x18\x03 \x01(\t\"\xe1\x03\n\x0c\x44\x65viceMemory\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x01\x12\x17\n\x0f\x61llocated_bytes\x18\x03 \x01(\x03\x12\x16\n\x0ereserved_bytes\x18\x04 \x01(\x03\x12\x12\n\nidle_bytes\x18\x05 \x01(\x03\x12\x18\n\x10releasable_bytes\x18\x06 \x01(\x03\x12\x15\n\rfragmentation\x18\x07 \x01(\x01\x12\x12\n\nfree_bytes\x18\x08 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\t \x01(\x03\x12\x13\n\x0blimit_bytes\x18\n \x01(\x03\x12\x18\n\x10host_cache_bytes\x18\x0b \x01(\x03\x12\x1d\n\x15host_releasable_bytes\x18\x0c \x01(\x03\x12%\n\x05trims\x18\x10 \x03(\x0b\x32\x16.farpoint.v1.TrimTotal\x12\x13\n\x0bretry_count\x18\x11 \x01(\x03\x12\x1b\n\x13out_of_memory_count\x18\x12 \x01(\x03\x12\x15\n\rrefused_count\x18\x13 \x01(\x03\x12\x0f\n\x07healthy\x18\x14 \x01(\x08J\x04\x08\r\x10\x0eJ\x04\x08\x0e\x10\x0fJ\x04\x08\x0f\x10\x10R\x0c\x64\x65mand_bytesR\x13\x65stimate_correctionR\x0e\x65stimate_error\"\x86\x01\n\tTrimTotal\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.farpoint.v1.TrimReason\x12\x12\n\ntrim_count\x18\x02 \x01(\x03\x12\x10\n\x08total_ms\x18\x03 \x01(\x01\x12\x12\n\nlongest_ms\x18\x04 \x01(\x01\x12\x16\n\x0ereturned_bytes\x18\x05 \x01(\x03\"\x13\n\x11TrimMemoryRequest\"<\n\x12TrimMemoryResponse\x12&\n\x05trims\x18\x01 \x03(\x0b\x32\x17.farpoint.v1.TrimResult\"I\n\nTrimResult\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x13\n\x0b\x64uration_ms\x18\x02 \x01(\x01\x12\x16\n\x0ereturned_bytes\x18\x03 \x01(\x03\".\n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\"6\n\x11LoadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.farpoint.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13UnloadModelResponse*\xdc\x01\n\nTrimReason\x12\x1b\n\x17TRIM_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10TRIM_REASON_HARD\x10\x01\x12\x14\n\x10TRIM_REASON_IDLE\x10\x04\x12\x14\n\x10TRIM_REASON_ROOM\x10\x05\x12\x1d\n\x19TRIM_REASON_OUT_OF_MEMORY\x10\x06\x12\x17\n\x13TRIM_REASON_REQUEST\x10\x07\"\x04\x08\x02\x10\x02\"\x04\x08\x03\x10\x03*\x10TRIM_REASON_SOFT*\x19TRIM_REASON_FRAGMENTATION2\xc7\x02\n\x0c\x41\x64minService\x12J\n\tGetMemory\x12\x1d.farpoint.v1.GetMemoryRequest\x1a\x1e.farpoint.v1.GetMemoryResponse\x12M\n\nTrimMemory\x12\x1e.farpoint.v1.TrimMemoryRequest\x1a\x1f.farpoint.v1.TrimMemoryResponse\x12J\n\tLoadModel\x12\x1d.farpoint.v1.LoadModelRequest\x1a\x1e.farpoint.v1.LoadModelResponse\x12P\n\x0bUnloadModel\x12\x1f.farpoint.v1.UnloadModelRequest\x1a .farpoint.v1.UnloadModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66\x61rpoint/v1/admin.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1a\x66\x61rpoint/v1/sampling.proto\"\x12\n\x10GetMemoryRequest\"s\n\x11GetMemoryResponse\x12*\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x19.farpoint.v1.DeviceMemory\x12\x16\n\x0eresident_bytes\x18\x02 \x01(\x03\x12\x1a\n\x12\x61llocator_settings\x18\x03 \x01(\t\"\xe1\x03\n\x0c\x44\x65viceMemory\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x01\x12\x17\n\x0f\x61llocated_bytes\x18\x03 \x01(\x03\x12\x16\n\x0ereserved_bytes\x18\x04 \x01(\x03\x12\x12\n\nidle_bytes\x18\x05 \x01(\x03\x12\x18\n\x10releasable_bytes\x18\x06 \x01(\x03\x12\x15\n\rfragmentation\x18\x07 \x01(\x01\x12\x12\n\nfree_bytes\x18\x08 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\t \x01(\x03\x12\x13\n\x0blimit_bytes\x18\n \x01(\x03\x12\x18\n\x10host_cache_bytes\x18\x0b \x01(\x03\x12\x1d\n\x15host_releasable_bytes\x18\x0c \x01(\x03\x12%\n\x05trims\x18\x10 \x03(\x0b\x32\x16.farpoint.v1.TrimTotal\x12\x13\n\x0bretry_count\x18\x11 \x01(\x03\x12\x1b\n\x13out_of_memory_count\x18\x12 \x01(\x03\x12\x15\n\rrefused_count\x18\x13 \x01(\x03\x12\x0f\n\x07healthy\x18\x14 \x01(\x08J\x04\x08\r\x10\x0eJ\x04\x08\x0e\x10\x0fJ\x04\x08\x0f\x10\x10R\x0c\x64\x65mand_bytesR\x13\x65stimate_correctionR\x0e\x65stimate_error\"\x86\x01\n\tTrimTotal\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.farpoint.v1.TrimReason\x12\x12\n\ntrim_count\x18\x02 \x01(\x03\x12\x10\n\x08total_ms\x18\x03 \x01(\x01\x12\x12\n\nlongest_ms\x18\x04 \x01(\x01\x12\x16\n\x0ereturned_bytes\x18\x05 \x01(\x03\"\"\n\x11TrimMemoryRequest\x12\r\n\x05\x66orce\x18\x01 \x01(\x08\"<\n\x12TrimMemoryResponse\x12&\n\x05trims\x18\x01 \x03(\x0b\x32\x17.farpoint.v1.TrimResult\"I\n\nTrimResult\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x13\n\x0b\x64uration_ms\x18\x02 \x01(\x01\x12\x16\n\x0ereturned_bytes\x18\x03 \x01(\x03\".\n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\"6\n\x11LoadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.farpoint.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13UnloadModelResponse*\xdc\x01\n\nTrimReason\x12\x1b\n\x17TRIM_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10TRIM_REASON_HARD\x10\x01\x12\x14\n\x10TRIM_REASON_IDLE\x10\x04\x12\x14\n\x10TRIM_REASON_ROOM\x10\x05\x12\x1d\n\x19TRIM_REASON_OUT_OF_MEMORY\x10\x06\x12\x17\n\x13TRIM_REASON_REQUEST\x10\x07\"\x04\x08\x02\x10\x02\"\x04\x08\x03\x10\x03*\x10TRIM_REASON_SOFT*\x19TRIM_REASON_FRAGMENTATION2\xc7\x02\n\x0c\x41\x64minService\x12J\n\tGetMemory\x12\x1d.farpoint.v1.GetMemoryRequest\x1a\x1e.farpoint.v1.GetMemoryResponse\x12M\n\nTrimMemory\x12\x1e.farpoint.v1.TrimMemoryRequest\x1a\x1f.farpoint.v1.TrimMemoryResponse\x12J\n\tLoadModel\x12\x1d.farpoint.v1.LoadModelRequest\x1a\x1e.farpoint.v1.LoadModelResponse\x12P\n\x0bUnloadModel\x12\x1f.farpoint.v1.UnloadModelRequest\x1a .farpoint.v1.UnloadModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'farpoint.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRIMREASON']._serialized_start=1148
-  _globals['_TRIMREASON']._serialized_end=1368
+  _globals['_TRIMREASON']._serialized_start=1163
+  _globals['_TRIMREASON']._serialized_end=1383
   _globals['_GETMEMORYREQUEST']._serialized_start=68
   _globals['_GETMEMORYREQUEST']._serialized_end=86
   _globals['_GETMEMORYRESPONSE']._serialized_start=88
@@ -43,19 +43,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRIMTOTAL']._serialized_start=690
   _globals['_TRIMTOTAL']._serialized_end=824
   _globals['_TRIMMEMORYREQUEST']._serialized_start=826
-  _globals['_TRIMMEMORYREQUEST']._serialized_end=845
-  _globals['_TRIMMEMORYRESPONSE']._serialized_start=847
-  _globals['_TRIMMEMORYRESPONSE']._serialized_end=907
-  _globals['_TRIMRESULT']._serialized_start=909
-  _globals['_TRIMRESULT']._serialized_end=982
-  _globals['_LOADMODELREQUEST']._serialized_start=984
-  _globals['_LOADMODELREQUEST']._serialized_end=1030
-  _globals['_LOADMODELRESPONSE']._serialized_start=1032
-  _globals['_LOADMODELRESPONSE']._serialized_end=1086
-  _globals['_UNLOADMODELREQUEST']._serialized_start=1088
-  _globals['_UNLOADMODELREQUEST']._serialized_end=1122
-  _globals['_UNLOADMODELRESPONSE']._serialized_start=1124
-  _globals['_UNLOADMODELRESPONSE']._serialized_end=1145
-  _globals['_ADMINSERVICE']._serialized_start=1371
-  _globals['_ADMINSERVICE']._serialized_end=1698
+  _globals['_TRIMMEMORYREQUEST']._serialized_end=860
+  _globals['_TRIMMEMORYRESPONSE']._serialized_start=862
+  _globals['_TRIMMEMORYRESPONSE']._serialized_end=922
+  _globals['_TRIMRESULT']._serialized_start=924
+  _globals['_TRIMRESULT']._serialized_end=997
+  _globals['_LOADMODELREQUEST']._serialized_start=999
+  _globals['_LOADMODELREQUEST']._serialized_end=1045
+  _globals['_LOADMODELRESPONSE']._serialized_start=1047
+  _globals['_LOADMODELRESPONSE']._serialized_end=1101
+  _globals['_UNLOADMODELREQUEST']._serialized_start=1103
+  _globals['_UNLOADMODELREQUEST']._serialized_end=1137
+  _globals['_UNLOADMODELRESPONSE']._serialized_start=1139
+  _globals['_UNLOADMODELRESPONSE']._serialized_end=1160
+  _globals['_ADMINSERVICE']._serialized_start=1386
+  _globals['_ADMINSERVICE']._serialized_end=1713
 # @@protoc_insertion_point(module_scope)

@@ -221,16 +221,21 @@ Global___TrimTotal: _TypeAlias = TrimTotal  # noqa: Y015
 
 @_typing.final
 class TrimMemoryRequest(_message.Message):
-    """A trim waits for a moment without work, up to the deadline of the call."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
+    FORCE_FIELD_NUMBER: _builtins.int
+    force: _builtins.bool
+    """Trim after the running batch, ahead of the queue. Without it a trim waits
+    for a moment without work, up to the deadline of the call.
+    """
     def __init__(
         self,
+        *,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

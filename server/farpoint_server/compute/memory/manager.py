@@ -205,9 +205,11 @@ class Manager:
         """Trims on request if nothing is in flight or queued."""
         return None if waiting else self._trim_if_quiet(Reason.REQUEST)
 
-    def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:
-        """Trims once the batches of all engines are done; None if they take too long."""
-        with self._gate.exclusive(DRAIN_S) as entered:
+    def trim(
+        self, reason: Reason = Reason.REQUEST, patience_s: float = DRAIN_S
+    ) -> TrimRecord | None:
+        """Trims once the batches of all engines are done; None if that takes more seconds."""
+        with self._gate.exclusive(patience_s) as entered:
             return self._trim(reason) if entered else None
 
     def _run_part(
