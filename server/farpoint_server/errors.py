@@ -16,6 +16,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 # Milliseconds after which a refused caller may try again, where the server is not merely full.
 RETRY_MS = 1000
+# Where it is full: about the time of a typical batch.
+FULL_RETRY_MS = 250
 QUOTED_CHARACTERS = 64
 TEXT_CHARACTERS = 512
 

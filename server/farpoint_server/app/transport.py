@@ -73,9 +73,7 @@ class Transport:
         return RequestInterceptor(
             self.in_flight,
             metrics=metrics,
-            limits=CallLimits(
-                settings.max_concurrent_rpcs, settings.max_caller_rpcs, counts=self.counts
-            ),
+            limits=CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, self.counts),
             outgoing=self.outgoing,
             auth=self._auth,
             tracing=self._tracing,

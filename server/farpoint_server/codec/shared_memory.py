@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 
 from farpoint.v1 import shared_memory_pb2
-from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.errors import FULL_RETRY_MS, InvalidRequestError, OverloadedError
 
 NAME_BYTES = 16
 
@@ -21,13 +21,11 @@ class Regions:
     Args:
         max_bytes: Of all regions together; without any, there is none.
         max_read_bytes: Of one tensor, which is copied before it is used.
-        retry_ms: Milliseconds after which a refused caller may retry.
     """
 
-    def __init__(self, max_bytes: int = 0, max_read_bytes: int = 0, retry_ms: int = 0) -> None:
+    def __init__(self, max_bytes: int = 0, max_read_bytes: int = 0) -> None:
         self._max_bytes = max_bytes
         self._max_read_bytes = max_read_bytes
-        self._retry_ms = retry_ms
         self._maps: dict[bytes, mmap.mmap] = {}
         self.size = 0
         """Bytes of all regions."""
@@ -84,11 +82,11 @@ class Regions:
     def _map(self, descriptor: int, size: int) -> mmap.mmap:
         if self.size + size > self._max_bytes:
             held = f"the server shares {self.size} bytes of at most {self._max_bytes}"
-            raise OverloadedError(f"{held}; no room for {size} more", self._retry_ms)
+            raise OverloadedError(f"{held}; no room for {size} more", FULL_RETRY_MS)
         try:
             return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         except OSError as error:
-            raise OverloadedError(f"cannot be mapped: {error.strerror}", self._retry_ms) from error
+            raise OverloadedError(f"cannot be mapped: {error.strerror}", FULL_RETRY_MS) from error
 
 
 def _checked_size(descriptor: int) -> int:

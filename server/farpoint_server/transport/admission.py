@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable
 
 from farpoint_server import request_context
-from farpoint_server.errors import CallerShareError, OverloadedError
+from farpoint_server.errors import FULL_RETRY_MS, CallerShareError, OverloadedError
 from farpoint_server.transport.counts import Count, Counts
 
-# Of a refused caller: about the time of a typical batch.
-RETRY_MS = 250
 # A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
 
@@ -23,7 +21,6 @@ class Admission:
     Args:
         max_points: Points of their clouds.
         max_bytes: Bytes of their messages.
-        retry_ms: Milliseconds after which a refused caller may retry.
         caller_share: Part of each bound that one caller may hold while others hold some.
         clock: Seconds, monotonic.
         counts: Of all front ends; its own if None.
@@ -33,14 +30,12 @@ class Admission:
         self,
         max_points: int,
         max_bytes: int,
-        retry_ms: int = RETRY_MS,
         caller_share: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         counts: Counts | None = None,
     ) -> None:
         self.max_points = max_points
         self.max_bytes = max_bytes
-        self._retry_ms = retry_ms
         self._share_points = int(caller_share * max_points)
         self._share_bytes = int(caller_share * max_bytes)
         self._clock = clock
@@ -116,18 +111,18 @@ class Admission:
         ):
             if inside + more > most:
                 message = f"the server holds {inside} {unit} of at most {most}; no room for {more}"
-                raise OverloadedError(f"{message} more", self._retry_ms)
+                raise OverloadedError(f"{message} more", FULL_RETRY_MS)
 
     def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
         """Refuses requests beyond a caller's share, if it has others in flight."""
         if has_more and inside + more > most:
             message = f"this caller holds {inside} {unit} of its share of {most}"
-            raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
+            raise CallerShareError(f"{message}; no room for {more} more", FULL_RETRY_MS)
 
     def _keeps_out_another(self, caller: str) -> bool:
         """Whether another caller was recently refused while holding nothing."""
         waited_s = self._clock() - self._counts.refused_another_at(caller)
-        return waited_s < WAITING_RETRIES * self._retry_ms / 1e3
+        return waited_s < WAITING_RETRIES * FULL_RETRY_MS / 1e3
 
 
 class Reservation:

@@ -4,9 +4,8 @@ import asyncio
 import time
 
 from farpoint_server import request_context
-from farpoint_server.errors import DrainingError, TooManyCallsError
+from farpoint_server.errors import FULL_RETRY_MS, DrainingError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
-from farpoint_server.transport.admission import RETRY_MS
 from farpoint_server.transport.counts import Count, Counts
 from farpoint_server.transport.grpc.handlers import Context
 from farpoint_server.transport.outgoing import Outgoing, Response
@@ -33,7 +32,6 @@ class CallSlots:
     Args:
         total: Calls of all callers.
         per_caller: Calls of one caller.
-        retry_ms: Milliseconds after which a refused caller may retry.
         kind: Of the calls.
         counts: Of all front ends; its own if None.
     """
@@ -42,13 +40,11 @@ class CallSlots:
         self,
         total: int,
         per_caller: int,
-        retry_ms: int,
         kind: Count = Count.REQUESTS,
         counts: Counts | None = None,
     ) -> None:
         self._total = total
         self._per_caller = per_caller
-        self._retry_ms = retry_ms
         self._kind, self._counts = kind, counts or Counts()
 
     def enter(self, caller: str) -> None:
@@ -67,7 +63,7 @@ class CallSlots:
         self._counts.add(caller, self._kind, -1)
 
     def _refusal(self, reason: str) -> TooManyCallsError:
-        return TooManyCallsError(reason, self._retry_ms)
+        return TooManyCallsError(reason, FULL_RETRY_MS)
 
 
 class CallLimits:
@@ -80,22 +76,15 @@ class CallLimits:
     Args:
         total: Requests open at a time.
         per_caller: Those of one caller; None for half of them.
-        retry_ms: Milliseconds after which a refused caller may try again.
         counts: Of all front ends; its own if None.
     """
 
-    def __init__(
-        self,
-        total: int,
-        per_caller: int | None,
-        retry_ms: int = RETRY_MS,
-        counts: Counts | None = None,
-    ) -> None:
+    def __init__(self, total: int, per_caller: int | None, counts: Counts | None = None) -> None:
         counts = counts or Counts()
         each = counts.front_ends
 
         def slots(kind: Count, all_callers: int, caller: int) -> CallSlots:
-            return CallSlots(all_callers, caller, retry_ms, kind, counts)
+            return CallSlots(all_callers, caller, kind, counts)
 
         self._requests = slots(Count.REQUESTS, total, per_caller or max(1, total // 2))
         # One connection, which one front end serves, has checks of its own.

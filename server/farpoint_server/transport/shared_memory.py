@@ -16,7 +16,6 @@ from farpoint_server.errors import (
     StartError,
     status_of,
 )
-from farpoint_server.transport.admission import RETRY_MS
 from farpoint_server.transport.sockets import claim_unix, reason_of
 
 BACKLOG = 128
@@ -40,9 +39,7 @@ class SharedMemoryServer:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.regions = Regions(
-            settings.max_shared_memory_bytes, settings.max_bytes_in_flight, RETRY_MS
-        )
+        self.regions = Regions(settings.max_shared_memory_bytes, settings.max_bytes_in_flight)
         self.address = settings.shared_memory_listen
         self._path = Path((self.address or "").removeprefix("unix:"))
         self._max_connections = settings.max_connections

@@ -28,7 +28,7 @@ Range = shared_memory_pb2.SharedMemoryRange
 
 @pytest.fixture
 def regions() -> Regions:
-    return Regions(max_bytes=4 * SIZE, max_read_bytes=2 * SIZE, retry_ms=1)
+    return Regions(max_bytes=4 * SIZE, max_read_bytes=2 * SIZE)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_memory_that_cannot_be_mapped_now_is_an_overload(regions, made, monkeypa
 
 
 async def test_what_a_request_refers_to_counts_in_flight(regions, made):
-    admission = Admission(max_points=100, max_bytes=1000, retry_ms=1)
+    admission = Admission(max_points=100, max_bytes=1000)
     held = []
 
     class Compute:

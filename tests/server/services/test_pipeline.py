@@ -77,7 +77,7 @@ def message(points: int, samples: int, cloud: np.ndarray | None = None, **fields
 
 
 def pipeline(threads: ThreadPoolExecutor | None = None, compute: Compute | None = None) -> Pipeline:
-    admission = Admission(1 << 20, max_bytes=1 << 30, retry_ms=1)
+    admission = Admission(1 << 20, max_bytes=1 << 30)
     return Pipeline(LIMITS, admission, None, compute or FirstRows(), threads)
 
 
@@ -132,7 +132,7 @@ async def test_a_small_request_is_answered_at_once_and_waits_only_for_a_busy_eng
     await compute.warm_up(SampleWork(one_point()))
     compute.start()
     queued = Queued(compute)
-    admission = Admission(5000, max_bytes=1 << 30, retry_ms=1)
+    admission = Admission(5000, max_bytes=1 << 30)
     service = Pipeline(LIMITS, admission, Receiver(1), compute, None)
 
     async def sample(**fields) -> list[int]:

@@ -117,7 +117,7 @@ async def test_a_message_that_takes_too_long_is_refused(clock):
 
 
 async def test_a_full_server_receives_nothing():
-    sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
+    sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1)
     pipeline = Pipeline(RequestLimits(1, 1, 1), admission, Receiver(1), None, [], None)
     with admission.reserve(1, 1), pytest.raises(OverloadedError):
         await pipeline.receive(sender)

@@ -28,7 +28,7 @@ class Held(OrderedStream):
     """Answers when the test says so."""
 
     def __init__(self, context: CallContext, idle_s: float) -> None:
-        super().__init__(context, Outgoing(Admission(9, 9, 1)), idle_s)
+        super().__init__(context, Outgoing(Admission(9, 9)), idle_s)
         self.begun, self.may_answer = 0, asyncio.Event()
 
     async def _handle(self, _: int, raw: bytes, __: float) -> Sequence[bytes]:
@@ -49,7 +49,7 @@ class SlowEnd(CallContext):
 async def drained(context: CallContext) -> None:
     """Runs a stream, and drains its server once it has answered all requests."""
     draining, expected = asyncio.Event(), list(context._messages)
-    stream = asyncio.create_task(Echo(context, Outgoing(Admission(9, 9, 1)), 300).run(draining))
+    stream = asyncio.create_task(Echo(context, Outgoing(Admission(9, 9)), 300).run(draining))
     while context.written != expected:
         await asyncio.sleep(0)
     draining.set()
@@ -131,7 +131,7 @@ async def receive(sender: Sender, admission: Admission, size: int = SIZE) -> byt
 
 
 async def test_points_count_as_they_arrive(clock):
-    admission, seen = Admission(1000, SIZE, 1), []
+    admission, seen = Admission(1000, SIZE), []
 
     class Watching(Sender):
         async def read(self) -> bytes:
@@ -146,7 +146,7 @@ async def test_points_count_as_they_arrive(clock):
 
 
 async def test_what_arrives_at_a_full_server_is_refused(clock):
-    admission = Admission(1000, SIZE, 1)
+    admission = Admission(1000, SIZE)
     with admission.reserve(600, 1), pytest.raises(OverloadedError):
         await receive(Sender(clock, (0, bytes(6000))), admission)
     assert (admission.points, admission.bytes) == (0, 0)
@@ -156,11 +156,11 @@ async def test_an_upload_below_the_least_rate_is_refused(clock):
     """A byte every 29 seconds is no silence of 30."""
     trickle = [(29.0, b"\0")] * 10
     with pytest.raises(DeadlinePassedError, match="too little arrived"):
-        await receive(Sender(clock, *trickle), Admission(1000, SIZE, 1))
+        await receive(Sender(clock, *trickle), Admission(1000, SIZE))
     assert clock[0] < 100 + 3 * 29
 
 
 async def test_an_upload_at_the_least_rate_is_received(clock):
     steady, size = [(10.0, bytes(10 * BYTES_PER_S))] * 4, 40 * BYTES_PER_S
-    admission = Admission(1000, size, 1)
+    admission = Admission(1000, size)
     assert await receive(Sender(clock, *steady), admission, size) == bytes(size)

@@ -7,7 +7,12 @@ from structlog.testing import capture_logs
 from tests.support.rpc import CallContext
 
 from farpoint_server import request_context
-from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
+from farpoint_server.errors import (
+    FULL_RETRY_MS,
+    CallerShareError,
+    OverloadedError,
+    TooManyCallsError,
+)
 from farpoint_server.observability.metrics import reason_of
 from farpoint_server.transport import outgoing
 from farpoint_server.transport.admission import Admission
@@ -17,19 +22,19 @@ from farpoint_server.transport.outgoing import Outgoing
 
 
 def make(**bounds) -> Admission:
-    return Admission(**{"max_points": 10, "max_bytes": 1000, "retry_ms": 1} | bounds)
+    return Admission(**{"max_points": 10, "max_bytes": 1000} | bounds)
 
 
 @pytest.mark.parametrize(
     ("points", "size", "message"), [(4, 1, "no room for 4 more"), (1, 501, "no room for 501 more")]
 )
 def test_what_is_beyond_a_bound_is_refused_and_not_counted(points, size, message):
-    admission = make(retry_ms=70)
+    admission = make()
     with admission.reserve(7, 500):
         with pytest.raises(OverloadedError, match=message) as caught:
             admission.reserve(points, size).__enter__()
         assert (admission.points, admission.bytes) == (7, 500)
-    assert caught.value.retry_ms == 70
+    assert caught.value.retry_ms == FULL_RETRY_MS
     assert (admission.points, admission.bytes) == (0, 0)
 
 
@@ -82,7 +87,7 @@ def hold(admission: Admission, caller: str, points: int, size: int):
 async def test_while_others_call_a_caller_has_its_share_and_no_more(
     max_bytes, held, by_another, asked, message
 ):
-    admission = make(caller_share=0.5, retry_ms=70, max_bytes=max_bytes)
+    admission = make(caller_share=0.5, max_bytes=max_bytes)
     hold(admission, "b", *by_another)
     if held is not None:
         hold(admission, "a", *held)
@@ -95,7 +100,7 @@ async def test_while_others_call_a_caller_has_its_share_and_no_more(
         return
     with pytest.raises(CallerShareError, match=message) as caught:
         hold(admission, "a", *asked)
-    assert (caught.value.retry_ms, reason_of(caught.value)) == (70, "caller_share")
+    assert (caught.value.retry_ms, reason_of(caught.value)) == (FULL_RETRY_MS, "caller_share")
     assert (admission.points, admission.bytes) == before
     if max_bytes == 2:  # its share is full, which is known before a message is received
         with called_by("a"), pytest.raises(CallerShareError):
@@ -115,7 +120,7 @@ async def test_when_the_others_have_left_the_share_is_over():
 async def test_a_caller_refused_with_nothing_inside_gets_room_next():
     """Otherwise the caller that fills the server would take each place that it frees."""
     now = [0.0]
-    admission = make(caller_share=0.5, retry_ms=100, clock=lambda: now[0])
+    admission = make(caller_share=0.5, clock=lambda: now[0])
     leaves = [hold(admission, "a", 2, 1) for _ in range(5)]
     with pytest.raises(OverloadedError, match="the server holds 10 points"):
         hold(admission, "b", 1, 1)
@@ -126,10 +131,10 @@ async def test_a_caller_refused_with_nothing_inside_gets_room_next():
     with pytest.raises(CallerShareError):
         hold(admission, "a", 2, 1)
     hold(admission, "b", 2, 1)()
-    now[0] = 0.399
+    now[0] = 0.999
     with pytest.raises(CallerShareError):
         hold(admission, "a", 2, 1)
-    now[0] = 0.4
+    now[0] = 1.0
     hold(admission, "a", 2, 1)
 
 
@@ -188,7 +193,7 @@ def test_what_a_front_end_held_that_ends_is_taken_back(both):
 
 def admissions(both):
     return [
-        Admission(max_points=10, max_bytes=100, retry_ms=1, caller_share=0.5, counts=counts)
+        Admission(max_points=10, max_bytes=100, caller_share=0.5, counts=counts)
         for counts in both[:2]
     ]
 
@@ -223,7 +228,7 @@ def test_a_caller_that_another_front_end_shut_out_has_room_made_for_it(both):
 
 
 def test_open_calls_of_a_caller_are_those_of_the_server(both):
-    slots = [CallLimits(4, 3, 1, counts).of(SAMPLE) for counts in both[:2]]
+    slots = [CallLimits(4, 3, counts).of(SAMPLE) for counts in both[:2]]
     for at in (0, 1, 1):
         slots[at].enter("ada")
     for each in slots:
@@ -258,7 +263,7 @@ def cut(monkeypatch):
 
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
     refusals: list[str] = []
-    sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
+    sending = Outgoing(Admission(1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
     sending.begin(sending.hold(CallContext(), 500))
     sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
     clock.s += 14.9
@@ -273,7 +278,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
 
 
 async def test_a_response_that_was_sent_in_time_ends_no_connection(cut, clock):
-    sending = Outgoing(Admission(1, 1, 1), 10)
+    sending = Outgoing(Admission(1, 1), 10)
     response = sending.hold(CallContext(), 1)
     sending.begin(response)
     sending.end(response)

@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2
 from tests.support.rpc import METHOD, CallContext, serving
 
 from farpoint_server.errors import (
+    FULL_RETRY_MS,
     DrainingError,
     TooManyCallsError,
 )
@@ -51,7 +52,7 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
     ],
 )
 def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
-    all_limits = CallLimits(total=10, per_caller=None, retry_ms=1)
+    all_limits = CallLimits(total=10, per_caller=None)
     enter(all_limits.of(rpc), "a", most)
     with pytest.raises(TooManyCallsError, match=f"at most {most}"):
         enter(all_limits.of(rpc), "a")
@@ -63,15 +64,15 @@ def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
 
 @pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
 def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_caller, most):
-    slots = CallLimits(total, per_caller, retry_ms=9).of(RPC)
+    slots = CallLimits(total, per_caller).of(RPC)
     enter(slots, "a", most)
     with pytest.raises(TooManyCallsError, match=f"at most {most}") as caught:
         enter(slots, "a")
-    assert caught.value.retry_ms == 9
+    assert caught.value.retry_ms == FULL_RETRY_MS
 
 
 def test_a_token_has_its_share_of_the_slots_when_all_are_taken():
-    slots = CallSlots(total=6, per_caller=6, retry_ms=1)
+    slots = CallSlots(total=6, per_caller=6)
     enter(slots, "address", 6)
     enter(slots, "token:a", 3)  # a half of six
     with pytest.raises(TooManyCallsError):
@@ -82,7 +83,7 @@ def test_a_token_has_its_share_of_the_slots_when_all_are_taken():
 
 
 def test_a_token_has_one_slot_where_callers_outnumber_slots():
-    slots = CallSlots(total=2, per_caller=2, retry_ms=1)
+    slots = CallSlots(total=2, per_caller=2)
     for caller in ("a", "b"):
         enter(slots, caller)
     for caller in ("token:a", "token:b", "token:c"):
@@ -92,13 +93,13 @@ def test_a_token_has_one_slot_where_callers_outnumber_slots():
 
 
 def test_a_caller_has_its_own_bound_and_a_slot_is_free_again_after_leave():
-    slots = CallSlots(total=9, per_caller=3, retry_ms=70)
+    slots = CallSlots(total=9, per_caller=3)
     enter(slots, "a", 3)
     slots.leave("a")
     enter(slots, "a")
     with pytest.raises(TooManyCallsError, match="3 calls open of at most 3") as caught:
         enter(slots, "a")
-    assert caught.value.retry_ms == 70
+    assert caught.value.retry_ms == FULL_RETRY_MS
     enter(slots, "b", 3)
     enter(slots, "c", 3)
     with pytest.raises(TooManyCallsError, match="all 9 calls"):
@@ -109,7 +110,7 @@ def test_a_caller_has_its_own_bound_and_a_slot_is_free_again_after_leave():
 
 
 async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
-    admission = Admission(10, 100, 1)
+    admission = Admission(10, 100)
     outgoing, context = Outgoing(admission), CallContext()
     gc.disable()
     try:
@@ -190,7 +191,7 @@ async def test_callers_that_do_not_wait_for_answers_hold_up_a_drain_for_a_moment
     ],
 )
 async def test_what_an_answer_counts(answer, size):
-    admission, context = Admission(10, 100, 1), CallContext()
+    admission, context = Admission(10, 100), CallContext()
     outgoing = Outgoing(admission)
     OpenCall(context, InFlight(), None, outgoing).response = outgoing.send(context, answer)
     assert admission.bytes == size

@@ -224,7 +224,7 @@ async def test_a_call_that_fails(clock, metrics, error, code, has_details):
 
 
 async def test_one_call_too_many_is_counted_and_logged(clock, metrics):
-    in_flight, limits = InFlight(), CallLimits(2, 1, retry_ms=7)
+    in_flight, limits = InFlight(), CallLimits(2, 1)
     interceptor = RequestInterceptor(in_flight, metrics, limits)
     first = CallContext(b"hello")
     await call_directly(interceptor, behavior(clock, b"answer"), first)
@@ -243,7 +243,7 @@ async def test_one_call_too_many_is_counted_and_logged(clock, metrics):
     await call_directly(interceptor, behavior(clock, b"answer"), CallContext(b"hello"))
 
 
-@pytest.mark.parametrize("limits", [None, CallLimits(10, 10, 1)])
+@pytest.mark.parametrize("limits", [None, CallLimits(10, 10)])
 async def test_a_probe_is_neither_logged_nor_counted(clock, metrics, limits):
     interceptor = RequestInterceptor(InFlight(), metrics, limits)
     with capture_logs() as log:
@@ -254,7 +254,7 @@ async def test_a_probe_is_neither_logged_nor_counted(clock, metrics, limits):
 
 
 async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(clock, metrics):
-    interceptor = RequestInterceptor(InFlight(), metrics, CallLimits(10, 10, 7))
+    interceptor = RequestInterceptor(InFlight(), metrics, CallLimits(10, 10))
     open_ones = [CallContext(b"hello") for _ in range(WATCHES[1])]
     for context in open_ones:
         await call_directly(interceptor, behavior(clock, b"up"), context, WATCH)
@@ -374,7 +374,7 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         invocation_metadata=Mock(return_value=()),
         time_remaining=Mock(return_value=None),
     )
-    outgoing = Outgoing(Admission(1, 1, 1))
+    outgoing = Outgoing(Admission(1, 1))
     raw = AsyncMock(return_value=None)
     pipeline = Mock(run=answer, sample_raw=raw, limits=RequestLimits(100, 1, 1), regions=None)
     await SampleStream(context, pipeline, outgoing, 300).run(asyncio.Event())

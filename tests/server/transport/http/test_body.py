@@ -18,7 +18,7 @@ LARGE = 1 << 62
 
 @pytest.fixture
 def admission():
-    admission = Admission(10, 1 << 20, 250)
+    admission = Admission(10, 1 << 20)
     yield admission
     assert admission.bytes == 0
 

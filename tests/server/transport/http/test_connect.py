@@ -68,7 +68,7 @@ def port():
     threads, service = ThreadPoolExecutor(1), Service()
 
     def make(needs_certificate=False, max_bytes=1 << 18):
-        limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1)
+        limits = BodyLimits(Admission(10, 1 << 20), threads, max_bytes, 1)
         calls = UnaryCalls(RequestInterceptor(InFlight()))
         register([calls], HEALTH, service.methods())
         connect = ConnectApp(Exchange(calls, limits, needs_certificate), [HEALTH])

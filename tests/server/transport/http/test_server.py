@@ -408,7 +408,7 @@ async def test_the_port_of_a_server_has_its_tls_routes_calls_and_origins(tmp_pat
         tls_key=files.key,
         tls_client_ca=files.ca if client_ca else None,
     )
-    body_limits = BodyLimits(Admission(10, 1 << 20, 250), None, 1 << 18, 1)
+    body_limits = BodyLimits(Admission(10, 1 << 20), None, 1 << 18, 1)
     port = HttpPort(settings, GrpcServers(settings, RequestInterceptor(InFlight())), body_limits)
     register([port.exchange.calls], HEALTH, Health(["a"]).methods())
     await port.serve([Route("/route", answer)], [HEALTH])
