@@ -237,17 +237,12 @@ async def test_a_server_that_does_not_take_shared_memory_in_time_ends_the_call(
     assert not server.requests
 
 
-async def test_no_time_at_all_is_a_passed_deadline(sample):
-    with pytest.raises(farpoint.DeadlineExceededError):
-        await sample(1e-9)
-
-
 async def test_attempts_share_the_time_of_the_call(server, sample):
-    """The first fails after a second, the next is never answered."""
+    """The first fails after half a second, the next is never answered."""
     server.fail(grpc.StatusCode.UNAVAILABLE)
-    server.fails_after_s = 1.0
+    server.fails_after_s = 0.5
     server.hold = threading.Event()
     with pytest.raises(farpoint.DeadlineExceededError):
-        await sample(3.0)
+        await sample(1.5)
     first, second = server.time_left_s
-    assert second < first - 0.9
+    assert second < first - 0.4

@@ -154,7 +154,10 @@ LIGHT = {
 }
 
 
-@pytest.mark.parametrize("statement", LIGHT)
+@pytest.mark.parametrize(
+    "statement",
+    [pytest.param(s, marks=[pytest.mark.slow] * ("app.server" in s)) for s in LIGHT],
+)
 def test_libraries_are_loaded_with_their_first_use(statement):
     assert loaded(statement, *LIGHT[statement]) == []
 

@@ -225,8 +225,8 @@ def under_load(
 @pytest.mark.parametrize(
     ("servers", "flags", "drains"),
     [
-        (1, (), 3),
-        (2, (), 4),
+        (1, (), 2),
+        (2, (), 2),
         pytest.param(1, ("--processes=2",), 2, marks=pytest.mark.slow),
         pytest.param(2, ("--processes=2",), 4, marks=pytest.mark.slow),
     ],
