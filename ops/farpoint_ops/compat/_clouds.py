@@ -65,7 +65,7 @@ def _search(
     return rows
 
 
-@torch.library.custom_op("farpoint::_knn_ragged", mutates_args=())
+@torch.library.custom_op("farpoint::knn_ragged", mutates_args=())
 def _knn_ragged(
     xyz: Tensor, queries: Tensor, k: int, offsets: Tensor, query_offsets: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -113,9 +113,7 @@ def three_nn(
     """
     bounds = _bounds("known_batch_cnt", known_batch_cnt, known)
     asked = _bounds("unknown_batch_cnt", unknown_batch_cnt, unknown)
-    idx, squared = torch.ops.farpoint._knn_ragged(
-        known.detach(), unknown.detach(), 3, bounds, asked
-    )
+    idx, squared = torch.ops.farpoint.knn_ragged(known.detach(), unknown.detach(), 3, bounds, asked)
     return squared.sqrt(), idx.where(idx >= 0, idx[:, :1])
 
 

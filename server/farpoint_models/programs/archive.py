@@ -137,6 +137,8 @@ def check_ops(targets: Iterable[str]) -> None:
     Raises:
         ProgramError: one is an op that is not there, or not for programs.
     """
+    import farpoint_ops.compat.pointops  # noqa: F401  registers knn_ragged, of Point Transformer
+
     for target in targets:
         if _ARITHMETIC.fullmatch(target):
             continue

@@ -74,7 +74,7 @@ def knn_query(
     is None.
     """
     new_xyz, bounds, new_bounds = _queries(xyz, offset, new_xyz, new_offset)
-    idx, squared = torch.ops.farpoint._knn_ragged(
+    idx, squared = torch.ops.farpoint.knn_ragged(
         xyz.detach(), new_xyz.detach(), nsample, bounds, new_bounds
     )
     return idx, squared.sqrt().masked_fill(idx < 0, _MISSING)
