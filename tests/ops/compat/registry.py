@@ -1,11 +1,11 @@
 """Every function and module of the drop-ins, each with a call that is right."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from tests.support.calls import Call
+from torch import nn
 
 from farpoint_ops.compat import (
     knn_cuda,
@@ -18,19 +18,6 @@ from farpoint_ops.compat import (
 from farpoint_ops.compat.pointops import batched
 
 MODULES = (pointnet2, pointnet2_stack, pointops, batched, torch_cluster, pytorch3d, knn_cuda)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function, or the forward of a module, and arguments for a batch of b clouds of n points."""
-
-    function: Callable[..., Any]
-    arguments: Callable[[int, int], dict[str, Any]]
-
-    @property
-    def name(self) -> str:
-        module = self.function.__module__.rsplit("compat.", 1)[-1]
-        return f"{module}.{self.function.__qualname__}"
 
 
 def padded(b: int, n: int) -> dict[str, Any]:
@@ -66,10 +53,10 @@ def calls(inputs: Callable[[int, int], dict[str, Any]], lines: str) -> list[Call
     def call_of(line: str) -> Call:
         target, rest = line.split(" <- ")
         function = eval(target, libraries)  # of this file
-        return Call(
-            function.forward if isinstance(function, nn.Module) else function,
-            lambda b, n: dict(eval(f"dict({rest})", inputs(b, n))),
-        )
+        function = function.forward if isinstance(function, nn.Module) else function
+        module = function.__module__.rsplit("compat.", 1)[-1]
+        name = f"{module}.{function.__qualname__}"
+        return Call(name, function, lambda x: dict(eval(f"dict({rest})", inputs(x.b, x.n))))
 
     return [call_of(line) for line in lines.splitlines() if line]
 
@@ -137,9 +124,3 @@ torch_cluster.grid_cluster <- pos=xyz, size=size, start=size * 0, end=size * 4
 """,
 )
 CALLS = {call.name: call for call in PADDED + FLAT}
-
-
-def tensors_of(answer: Any) -> list[Tensor]:
-    """The tensors of an answer, which may be one, several or named."""
-    parts = answer if isinstance(answer, tuple) else (answer,)
-    return [part for part in parts if part is not None]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.ops.compat.registry import CALLS, MODULES, Call
+from tests.ops.compat.registry import CALLS, MODULES
 from tests.ops.test_errors import cases, expect_error
+from tests.support.calls import Call, Inputs
 from torch import Tensor, nn
 
 ERRORS = TypeError, ValueError, IndexError
@@ -43,7 +44,7 @@ def said(function: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_an_error_names_an_argument(call: Call) -> None:
     names = set(signature(call.function).parameters)
-    right = call.arguments(2, 12)
+    right = call.make(Inputs(2, 12))
     assert said(call.function, right) is None
     unseen = {"new_xyz"} if "GroupAll" in call.name else IGNORED
     for name in names - unseen:

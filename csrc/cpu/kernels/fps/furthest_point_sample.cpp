@@ -135,7 +135,10 @@ class Batch {
     std::iota(order_.begin(), order_.end(), int64_t{0});
     std::stable_sort(order_.begin(), order_.end(),
                      [=](int64_t a, int64_t b) { return cost(tasks[a]) > cost(tasks[b]); });
-    const int64_t useful = std::max<int64_t>(1, estimate_nanoseconds(tasks, count) / kWorthAThread);
+    const int64_t whole =
+        std::accumulate(tasks, tasks + count, int64_t{0},
+                        [](int64_t sum, const FpsTask& task) { return sum + cost(task); });
+    const int64_t useful = std::max<int64_t>(1, whole / kWorthAThread);
     across_ = static_cast<int>(std::min({int64_t{threads}, count, useful}));
     within_ = std::max(1, threads / std::max(1, across_));
   }
@@ -171,11 +174,6 @@ class Batch {
 };
 
 }  // namespace
-
-int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count) {
-  return std::accumulate(tasks, tasks + count, int64_t{0},
-                         [](int64_t sum, const FpsTask& task) { return sum + cost(task); });
-}
 
 bool furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
   return Batch(tasks, count, threads).run();

@@ -26,9 +26,6 @@ struct FpsTask {
   int64_t deadline = 0;  // given up soon after this moment of monotonic_ns(); 0: never
 };
 
-// The time that the tasks take one after another, to within a factor of two.
-int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count);
-
 // Runs the tasks on up to `threads` threads. Each looks at its `cancelled` before every sample, so
 // that one that is given up ends at once and the others go on. Returns whether all are finished.
 bool furthest_point_sample(const FpsTask* tasks, int64_t count, int threads);
