@@ -68,7 +68,8 @@ def test_every_op_is_here() -> None:
     here = {case.op.default.name() for case in DIFFERENTIABLE.values()}
     here |= {f"farpoint::{name}" for name in WITHOUT_GRADIENT}
     public = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
-    assert here == {n for n in public if not n.startswith("farpoint::_")}
+    # That of drop-ins is registered once one is imported: indices, without a rule for vmap.
+    assert here == {n for n in public if not n.startswith("farpoint::_")} - {"farpoint::knn_ragged"}
     assert all(torch._C._dispatch_has_kernel_for_dispatch_key(n, "Autograd") for n in here)
 
 
