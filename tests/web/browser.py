@@ -111,9 +111,9 @@ class Page:
 
     def enter(self, name: str, value: object) -> None:
         """Sets the value of a field or of a list of choices."""
-        field = self.element(name)
-        self.script("arguments[0].value = arguments[1]", field, str(value))
-        self.script("arguments[0].dispatchEvent(new Event('change'))", field)
+        # At once: an answer of the server may set the field to what it was.
+        change = "field.value = arguments[1]; field.dispatchEvent(new Event('change'))"
+        self.script(f"const field = arguments[0]; {change}", self.element(name), str(value))
 
     def set_samples(self, samples: int) -> None:
         self.enter("m-number", samples)
