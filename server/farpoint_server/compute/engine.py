@@ -41,6 +41,8 @@ class Engine(ABC):
     """Batches that may be given to the engine before it has answered the first of them."""
     inline_ns: int = -1
     """Nanoseconds that work may be predicted to take to be run on the event loop."""
+    inline_batch_ns: int = -1
+    """As `inline_ns`, for a batch of work that is joined there."""
     batches_messages: ClassVar[bool] = False
     """Whether requests are best read from their messages where a batch of them is staged."""
     device_type: ClassVar[str]

@@ -147,7 +147,7 @@ class DeviceScheduler:
 
     async def _join(self, work: Work[Answer]) -> Outcome[Answer] | None:
         """Runs small work at once with that which arrives meanwhile; None for other work."""
-        if self._short.queue.count or work.cost_ns("cpu") > self.engine.inline_ns:
+        if self._short.queue.count or work.cost_ns("cpu") > self.engine.inline_batch_ns:
             return None
         key, loop = work.batch_key or work, asyncio.get_running_loop()
         joined = self._arrived.setdefault(key, [])

@@ -114,7 +114,7 @@ class Work(ABC, Generic[Answer]):
     """Whether it calls ops of torch, whose threads are those of OpenMP."""
     begins_on_loop: ClassVar[bool] = False
     """Whether a batch of them is one launch of a `StreamKernel`."""
-    is_joined: ClassVar[bool] = False
+    is_joined: bool = False
     """Whether small requests that arrive together run on the event loop as one batch; each by
     itself otherwise, without a queue."""
     few_points: int = 0

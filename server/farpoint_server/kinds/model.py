@@ -178,7 +178,6 @@ class ModelWork(Work[Outputs]):
     """One request to a model."""
 
     uses_openmp: ClassVar[bool] = True
-    is_joined: ClassVar[bool] = True
     model: LoadedModel
     request: ModelInput
     point_count: int = field(init=False)
@@ -190,6 +189,8 @@ class ModelWork(Work[Outputs]):
         lengths = self.request.lengths
         self.point_count, self.cloud_count = int(lengths.sum()), len(lengths)
         self.cost_key = f"model {self.model.name}"
+        # A program that may run for ever is too much for the event loop.
+        self.is_joined = self.model.is_steady
         self.few_points = 0 if self.model.config is None else ENCODER_POINTS
 
     @cached_property
@@ -286,7 +287,6 @@ class TrialWork(ModelWork):
     """The first calls of a model on a device; its answer is the nanoseconds of the shortest."""
 
     batch_key = None
-    is_joined = False
 
     @classmethod
     def launches(cls, works: "Sequence[ModelWork]") -> Sequence[Launch]:

@@ -532,7 +532,7 @@ async def test_small_work_that_outlasts_its_budget_is_queued_and_so_is_its_calle
 @pytest.fixture
 def inline(engine):
     """Sizes of each batch that ran on the event loop; none does once it is full of POISON."""
-    engine.inline_ns, batches = 1 << 40, []
+    engine.inline_batch_ns, batches = 1 << 40, []
 
     def inline_batch(batch):
         sizes = [work.point_count for work in batch.works]

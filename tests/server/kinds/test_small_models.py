@@ -96,13 +96,13 @@ async def test_other_models_run_on_a_thread_of_the_engine(scheduler, model):
 
 async def test_a_batch_that_is_predicted_to_be_long_runs_on_a_thread_of_the_engine(scheduler):
     calls = Calls()
-    most = scheduler.engine.inline_ns // SMALL_NS
+    most = scheduler.engine.inline_batch_ns // SMALL_NS
     await run(scheduler, model_of(calls), *range(most + 1))
     assert (calls.clouds, calls.threads) == ([most + 1], ["engine-cpu"])
 
 
 async def test_a_model_that_outlasts_its_prediction_leaves_the_event_loop(scheduler):
-    calls = Calls(seconds=3 * scheduler.engine.inline_ns / 1e9)
+    calls = Calls(seconds=3 * scheduler.engine.inline_batch_ns / 1e9)
     model = model_of(calls)
     for value in (1, 2):
         await run(scheduler, model, value)

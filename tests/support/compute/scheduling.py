@@ -16,7 +16,7 @@ MS = 1_000_000
 class GatedEngine:
     """Answers each request with its number of points, once `gate` lets it."""
 
-    inline_ns = -1
+    inline_ns = inline_batch_ns = -1
     device_type = "cpu"
 
     def __init__(self, background: "GatedEngine | None" = None) -> None:

@@ -73,7 +73,8 @@ def make_failing() -> None:
 
 
 if __name__ == "__main__":
-    cpu.inline_limit_ns = lambda _cores: -1  # the event loop runs no kernel
+    # The event loop runs no kernel.
+    cpu.FEW_CORES_NS = cpu.FEW_CORES_BATCH_NS = cpu.MANY_CORES_NS = -1
     if sys.argv.pop(1) == "slow":
         make_slow(float(sys.argv.pop(1)))
     else:
