@@ -14,7 +14,7 @@ from farpoint_server.compute.work import Outcome, Work
 QUANTUM_NS = 10_000_000
 # Predicted time of a request to a model, below which two batches at a time are slower than one
 # after the other on two cores: both wait for Python's lock, and for the core of the event loop.
-SMALL_NS = 2_000_000
+SMALL_NS = 1_400_000
 
 
 @dataclass(eq=False)

@@ -59,9 +59,9 @@ async def test_few_points_share_a_batch_however_long_it_lasts():
 @pytest.mark.parametrize(
     ("costs_ms", "is_of_model", "is_small"),
     [
-        ((1.9, 1.9, 1.9), True, True),
-        ((1.9,) * 6, True, False),
-        ((2,), True, False),
+        ((1.3, 1.3, 1.3), True, True),
+        ((1.3,) * 8, True, False),
+        ((1.4,), True, False),
         ((1,), False, False),
     ],
     ids=["part of a batch", "a batch", "a longer request", "no model"],
