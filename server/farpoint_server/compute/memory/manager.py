@@ -219,26 +219,23 @@ class Manager:
 
         Of one that ran out, `is_again` says that it is not counted any more.
         """
-
-        def run_half(half: Batch) -> list[Answer | OutOfMemory]:
-            return self._run_part(half, forward, is_again=is_again)
-
         if self.bounded and not self._may_begin(part):
             refusal = "others hold the memory that the request needs"
+            run_half = partial(self._run_part, forward=forward, is_again=is_again)
             return run_in_halves(part, run_half, refusal)
         answers = self._attempt(part, forward)
         if answers is not None:
             return [*answers]
-        is_first, is_again = not is_again, True
         gc.collect()
         self.trim(Reason.OUT_OF_MEMORY)
         # Now it may fit, and then a single request need not be cut.
         answers = self._attempt(part, forward) if len(part) == 1 else None
         found: list[Answer | OutOfMemory] = [*(answers or ())]
         if answers is None:
+            run_half = partial(self._run_part, forward=forward, is_again=True)
             refusal = "memory ran out while the request was worked on"
             found = run_in_halves(part, run_half, refusal)
-        if is_first:
+        if not is_again:
             self._ooms.add(self._clock())
             self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
             self._snapshot = self._take_snapshot()
